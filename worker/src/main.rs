@@ -1,3 +1,24 @@
-//! Placeholder.
+//! `ramen-worker`: `serve` answers MCP calls, `deploy` builds and checks one revision.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "ramen-worker", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the layers of one revision, check every package and write the report.
+    Deploy(ramen_worker::deploy::DeployArgs),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Deploy(args) => ramen_worker::deploy::run(args),
+    }
+}
