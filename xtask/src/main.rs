@@ -1,3 +1,53 @@
-//! Placeholder.
+//! The project's own chores: `cargo xtask --help` lists them. One file per command.
+#![expect(
+    clippy::print_stdout,
+    reason = "a command line tool: its results go to stdout"
+)]
 
-fn main() {}
+mod changelog;
+mod check_deps;
+mod check_dirs;
+mod check_size;
+mod fuzz;
+mod r#gen;
+mod hosts;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Chores of the Ramen workspace", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the changelog fragments, or join them into CHANGELOG.md
+    Changelog(changelog::Args),
+    /// Check which crate may depend on what
+    CheckDeps,
+    /// Check the layout: no mod.rs, known top-level folders, short lib.rs and main.rs
+    CheckDirs(check_dirs::Args),
+    /// Check that no source file is too long
+    CheckSize,
+    /// Build the fuzz targets and run them
+    Fuzz(fuzz::Args),
+    /// Write the generated pages of docs/reference
+    Gen(r#gen::Args),
+    /// Build one ramen-host per CPython found
+    Hosts(hosts::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Changelog(args) => changelog::run(&args),
+        Command::CheckDeps => check_deps::run(),
+        Command::CheckDirs(args) => check_dirs::run(&args),
+        Command::CheckSize => check_size::run(),
+        Command::Fuzz(args) => fuzz::run(&args),
+        Command::Gen(args) => r#gen::run(&args),
+        Command::Hosts(args) => hosts::run(&args),
+    }
+}

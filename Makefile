@@ -1,0 +1,106 @@
+# The one entry for people and for CI. `make help` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+CACHE := $(or $(RAMEN_CACHE),$(HOME)/.cache/ramen)
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+TOOLCHAIN := $(shell scripts/toolchain.sh)
+ifneq ($(TOOLCHAIN),)
+export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
+endif
+
+VENV := $(CACHE)/venv/bin
+DENY := $(CACHE)/tools/bin/cargo-deny
+NEXTEST := $(CACHE)/tools/bin/cargo-nextest nextest run
+XTASK := cargo xtask
+# uv and the interpreters of the test clients come from the venv, whatever the person has installed.
+export RAMEN_UV ?= $(VENV)/uv
+export RAMEN_TEST_PYTHON ?= $(VENV)/python
+export RAMEN_BIN_DIR ?= $(TARGET)/debug
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what is missing (says what and why); a second run does nothing
+	@scripts/setup.sh
+
+.PHONY: build
+build: ## debug build of all programs, and one ramen-host per CPython found
+	@cargo build --quiet
+	@$(XTASK) hosts
+
+.PHONY: release
+release: ## release build of all programs and hosts
+	@cargo build --quiet --release -p ramen-worker -p ramen-cli
+	@$(XTASK) hosts --release
+
+.PHONY: demo
+demo: setup build ## the whole thing on this machine, by itself: serve, call, push, break, heal
+	@scripts/demo.sh
+
+.PHONY: check
+check: setup static build ## the quick inner loop: static checks and the fast tests
+	@$(NEXTEST) --profile quick
+
+.PHONY: test
+test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke
+	@$(NEXTEST) --profile ci
+	@cargo test --quiet --doc
+	@$(XTASK) fuzz --smoke
+	@$(VENV)/python -m pytest e2e
+	@scripts/leftovers.sh "$(TARGET)"
+	@echo 'make test: all levels passed; what was left out is named in the lines that begin with SKIPPED above'
+
+.PHONY: static
+static: ## formatting, lints, generated files, dependency rules, file sizes
+	@cargo fmt --all --check
+	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@$(XTASK) gen --check
+	@$(XTASK) changelog --check
+	@$(XTASK) check-size
+	@$(XTASK) check-deps
+	@$(XTASK) check-dirs
+	@$(DENY) --log-level error check bans licenses sources
+	@scripts/advisories.sh "$(DENY)"
+
+.PHONY: docs
+docs: ## the API documentation, warnings are errors
+	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --document-private-items
+
+.PHONY: bench
+bench: ## the benchmark table against its peers; writes target/bench/*.json and the plot in docs
+	@scripts/setup.sh --bench
+	@$(MAKE) release
+	@$(XTASK) bench $(BENCH)
+
+.PHONY: fuzz
+fuzz: ## fuzz every target for a minute each (FUZZ="json_rpc --seconds 600" for one)
+	@$(XTASK) fuzz $(FUZZ)
+
+.PHONY: gen
+gen: ## write the generated pages of docs/reference
+	@$(XTASK) gen
+
+.PHONY: fmt
+fmt: ## format the Rust code
+	@cargo fmt --all
+
+.PHONY: lock
+lock: ## pin the Python requirements of tests and benchmarks anew
+	@for dir in e2e bench; do \
+	  { echo '# Written by `make lock` from requirements.in.'; \
+	    $(RAMEN_UV) pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $$dir/requirements.in \
+	      $$( [ $$dir = bench ] && echo -c e2e/requirements.txt ); } >$$dir/requirements.tmp; \
+	  mv $$dir/requirements.tmp $$dir/requirements.txt; \
+	done
+
+.PHONY: clean
+clean: ## remove what builds made here (the caches below ~/.cache/ramen stay)
+	@cargo clean --quiet
+	@rm -rf fuzz/target
