@@ -26,7 +26,7 @@ need() { # need PACKAGE REASON PROBE...
   fi
 }
 has() { command -v "$1"; }
-shared_python() { scripts/pythons.sh | grep -q .; }
+shared_python() { test -n "$(scripts/pythons.sh)"; }
 venv_works() { "$(host_python)" -c 'import ensurepip, venv'; }
 
 need build-essential "a C and C++ compiler and make: libgit2, zstd and the fuzzer's runtime are compiled" eval 'has cc && has g++ && has make'
