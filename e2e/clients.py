@@ -1,0 +1,37 @@
+"""The two stdio bridges, and the official client on top of either."""
+
+import asyncio
+
+from mcp import Client, StdioServerParameters
+
+import programs
+
+BRIDGES = {
+    "published": [str(programs.PYTHON_BIN / "ramen-mcp-bridge")],
+    "ours": [str(programs.BIN / "ramen"), "bridge"],
+}
+# How the official client connects: the handshake of the older revisions, a probe for the newest, the newest at once.
+MODES = ["legacy", "auto", "2026-07-28"]
+
+
+def parameters(bridge, worker, *args, key=None):
+    command, *rest = BRIDGES[bridge]
+    return StdioServerParameters(
+        command=command,
+        args=[*rest, "--target", worker.address, "--key", key or worker.key, "--group", "demo", *args],
+        env=programs.environment(),
+    )
+
+
+def with_client(bridge, worker, mode, body, *args, key=None, **options):
+    """Runs `await body(client)` on a connected official client."""
+
+    async def run():
+        async with Client(parameters(bridge, worker, *args, key=key), mode=mode, **options) as client:
+            return await body(client)
+
+    return asyncio.run(asyncio.wait_for(run(), programs.PATIENCE))
+
+
+def modern(client):
+    return client.protocol_version >= "2026"

@@ -1,0 +1,111 @@
+"""Group repos that the tests write: one as found in the wild, one of tools that behave in ways a client can see."""
+
+import json
+from textwrap import dedent
+
+
+def package(root, kind, name, descriptor, code=None, **files):
+    folder = root / "mcp" / f"{kind}s" / name
+    folder.mkdir(parents=True)
+    descriptor = {"type": kind, "name": name, "description": f"The {name} {kind}.", **descriptor}
+    (folder / f"{name}.json").write_text(json.dumps(descriptor))
+    if code is not None:
+        (folder / f"{name}.py").write_text(dedent(code))
+    for path, text in files.items():
+        path = folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else dedent(text).encode())
+    return folder
+
+
+def tool(root, name, code, files=None, **input):
+    return package(root, "tool", name, {"callable": name, "input": input}, code, **(files or {}))
+
+
+def probe_group(root):
+    """Tools that wait, report, fail and look around."""
+    (root / "mcp").mkdir(parents=True)
+    (root / "mcp" / "requirements.txt").write_text("")
+    string, number = {"type": "string"}, {"type": "number"}
+    tool(root, "echo", "def echo(text):\n    return text\n", text=string)
+    tool(root, "pause", "import time\ndef pause(seconds):\n    time.sleep(seconds)\n    return 'rested'\n", seconds=number)
+    tool(root, "steps", """
+        import ramen_runtime
+        def steps(count):
+            for step in range(int(count)):
+                ramen_runtime.progress(step + 1, count, f"step {step + 1}")
+            return "done"
+        """, count=number)
+    tool(root, "patient", """
+        import time, ramen_runtime
+        def patient(path):
+            open(path, "w").write("started")
+            while not ramen_runtime.cancelled():
+                time.sleep(0.01)
+            open(path, "w").write("cancelled")
+            return "cancelled"
+        """, path=string)
+    tool(root, "raises", "def raises(text):\n    raise RuntimeError(text)\n", text=string)
+    tool(root, "reveal", "def reveal(text):\n    return len(text)\n", text=string)
+    tool(root, "leak", "def leak(text):\n    raise ValueError('got ' + text)\n", text=string)
+    tool(root, "prints", "import os, subprocess\ndef prints(text):\n    print(text, flush=True)\n"
+         "    os.write(1, (text + '-raw\\n').encode())\n    subprocess.run(['echo', text + '-child'])\n    return 'ok'\n", text=string)
+    tool(root, "dies", "import os\ndef dies(code):\n    os._exit(int(code))\n", code=number)
+    return root
+
+
+def wild_group(root):
+    """What repos in the wild hold beside the contract: it loads as it is."""
+    mcp = root / "mcp"
+    mcp.mkdir(parents=True)
+    (mcp / "requirements.txt").write_text("# nothing yet\n\n")
+    (mcp / "env.yaml").write_text(
+        "# settings of the tools\nGREETING: hello\nTOKEN: '{{$wild.TOKEN}}'\nABSENT: \"{{$wild.NOT_THERE}}\"\nPORT: 8080\n")
+    (mcp / "guardrails.yaml").write_text(
+        "engine: policy\nconfig: guardrails\nfail: open\ntimeout_s: 5\ntools:\n  hello: {pre: true, post: false}\n")
+    (mcp / "guardrails").mkdir()
+    (mcp / "guardrails" / "policy.py").write_text(
+        "def pre(tool, args):\n    return True\n\n\ndef post(tool, result):\n    return True\n")
+    (mcp / "tests.yaml").write_text(dedent("""
+        cases:
+          - name: greets
+            tool: hello
+            args: {name: Ada}
+            expect: {text_contains: Ada}
+          - name: exactly
+            tool: shout
+            args: {name: Ada}
+            expect:
+              exact:
+                content: [{type: text, text: ADA!}]
+                isError: false
+        """))
+    junk = {"__pycache__/hello.cpython-39.pyc": b"\x61\x0d\r\n\0junk", "utils/__pycache__/x.pyc": b"\0\1",
+            ".DS_Store": b"\0\0\0\1Bud1", "hello.py.swp": b"b0VIM"}
+    tool(root, "hello", """
+        import os
+        from text_helpers import polite
+        import consts
+        def hello(name):
+            return polite(os.environ["GREETING"], name) + consts.END
+        """, {**junk, "utils/text_helpers.py": "def polite(a, b):\n    return f'{a} {b}'\n",
+              "utils/consts.py": "END = '.'\n", "README.md": "# notes of the author\n"}, name={"type": "string"})
+    tool(root, "shout", """
+        import consts
+        from text_helpers import loud
+        def shout(name):
+            return loud(name) + consts.END
+        """, {"utils/text_helpers.py": "def loud(a):\n    return a.upper()\n", "utils/consts.py": "END = '!'\n"},
+         name={"type": "string"})
+    tool(root, "environment", """
+        import os
+        def environment(name):
+            return os.environ.get(name, "unset")
+        """, name={"type": "string"})
+    (mcp / "tools" / "__pycache__").mkdir()
+    (mcp / "tools" / "__pycache__" / "x.cpython-311.pyc").write_bytes(b"\0")
+    (mcp / ".pytest_cache").mkdir()
+    (mcp / ".pytest_cache" / "README.md").write_text("x")
+    (root / "README.md").write_text("# our group\n")
+    (root / "setup.cfg").write_text("[flake8]\n")
+    return root
