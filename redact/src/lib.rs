@@ -1,1 +1,14 @@
-//! Placeholder.
+//! Secrets that cannot be printed, and text with the secrets taken out. Pure: no I/O.
+
+pub mod keys;
+pub mod redactor;
+pub mod safe_url;
+pub mod secret;
+
+pub use keys::{KeyDigest, KeySet, bearer_token};
+pub use redactor::Redactor;
+pub use safe_url::{SafeUrl, mask_urls};
+pub use secret::Secret;
+
+/// What stands where a secret stood.
+pub const MARKER: &str = "***";

@@ -1,0 +1,173 @@
+//! Keys of callers: kept as digests, compared in constant time.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
+
+/// SHA-256 of a key. The key itself is not kept.
+#[derive(Clone, Copy)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// The digest of a key.
+    pub fn of(key: impl AsRef<[u8]>) -> Self {
+        Self(Sha256::digest(key.as_ref()).into())
+    }
+
+    /// Eight hex digits that name the key in an audit log without giving it away.
+    pub fn fingerprint(&self) -> String {
+        self.0[..4]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+impl PartialEq for KeyDigest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for KeyDigest {}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyDigest({}…)", self.fingerprint())
+    }
+}
+
+/// The keys that open a door. Several are valid at once; none opens nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeySet {
+    digests: Vec<KeyDigest>,
+}
+
+impl KeySet {
+    /// No keys: denies all.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Keys from the text of a key file: one a line, trimmed; blank lines and lines that start with
+    /// `#` are none.
+    pub fn from_lines(text: &str) -> Self {
+        let mut keys = Self::empty();
+        keys.add_lines(text);
+        keys
+    }
+
+    /// Adds the keys of one more key file.
+    pub fn add_lines(&mut self, text: &str) {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for line in text.lines().map(str::trim) {
+            if !line.is_empty() && !line.starts_with('#') {
+                self.add(KeyDigest::of(line));
+            }
+        }
+    }
+
+    /// Adds a key by digest; one that is there already is not added again.
+    pub fn add(&mut self, digest: KeyDigest) {
+        if !self.digests.contains(&digest) {
+            self.digests.push(digest);
+        }
+    }
+
+    /// How many keys are valid.
+    pub fn len(&self) -> usize {
+        self.digests.len()
+    }
+
+    /// Whether none is, so that nobody gets in.
+    pub fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+
+    /// Whether `presented` is one of the keys. Takes the same time whichever it is, and none.
+    pub fn admits(&self, presented: impl AsRef<[u8]>) -> bool {
+        self.find(presented).is_some()
+    }
+
+    /// Which key `presented` is, judged over all keys in constant time.
+    pub fn find(&self, presented: impl AsRef<[u8]>) -> Option<&KeyDigest> {
+        let digest = KeyDigest::of(presented);
+        let mut found = Choice::from(0);
+        let mut index = 0_u64;
+        for (at, known) in (0_u64..).zip(&self.digests) {
+            let same = known.0.ct_eq(&digest.0);
+            index.conditional_assign(&at, same);
+            found |= same;
+        }
+        let index = usize::try_from(index).ok()?;
+        bool::from(found).then(|| &self.digests[index])
+    }
+}
+
+/// The token of an `authorization: Bearer …` header; `None` when it has another form or is empty.
+/// The scheme's case does not matter.
+pub fn bearer_token(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = header.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"bearer") || !matches!(rest.first(), Some(b' ' | b'\t')) {
+        return None;
+    }
+    let token = rest.trim_ascii();
+    let plain = !token.is_empty() && !token.iter().any(|byte| byte.is_ascii_whitespace());
+    plain.then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_an_empty_set_denies_all() {
+        assert!(!KeySet::empty().admits(""));
+        assert!(!KeySet::empty().admits("rmk_a"));
+        assert!(!KeySet::from_lines("\n# no key yet\n  \n").admits(""));
+    }
+
+    #[test]
+    fn several_keys_are_valid_at_once_and_nothing_near_them() {
+        let keys = KeySet::from_lines("rmk_a\n  rmk_b \r\n# rmk_c\nrmk_a\n");
+        assert_eq!(keys.len(), 2);
+        assert!(keys.admits("rmk_a") && keys.admits("rmk_b"));
+        for wrong in [
+            "", "rmk_", "rmk_c", "rmk_a ", "RMK_A", "rmk_a\n", "rmk_ab", "# rmk_c",
+        ] {
+            assert!(!keys.admits(wrong), "{wrong:?}");
+        }
+        assert_eq!(keys.find("rmk_b"), Some(&KeyDigest::of("rmk_b")));
+    }
+
+    #[test]
+    fn a_digest_does_not_show_the_key() {
+        let shown = format!("{:?}", KeySet::from_lines("rmk_supersecret"));
+        assert!(!shown.contains("supersecret"), "{shown}");
+        assert_eq!(KeyDigest::of("rmk_a").fingerprint().len(), 8);
+    }
+
+    #[test]
+    fn a_bearer_header_gives_its_token_and_others_none() {
+        for good in [
+            "Bearer rmk_a",
+            "bearer rmk_a",
+            "BEARER  rmk_a ",
+            "Bearer\trmk_a",
+        ] {
+            assert_eq!(bearer_token(good.as_bytes()), Some(&b"rmk_a"[..]), "{good}");
+        }
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearerrmk_a",
+            "Basic rmk_a",
+            "rmk_a",
+            "Bearer a b",
+        ] {
+            assert_eq!(bearer_token(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}
