@@ -1,6 +1,7 @@
 //! Which era a request belongs to, and what a connection remembers for the legacy one.
 
 use crate::error::McpError;
+use crate::headers::HeaderCopies;
 use crate::meta::{LogLevel, RequestMeta};
 use crate::names::method;
 use crate::version::{NEWEST_LEGACY, Version};
@@ -30,6 +31,7 @@ pub struct Connection {
     assumed: Option<Version>,
     handshake: Option<Version>,
     log_level: LogLevel,
+    headers: Option<HeaderCopies>,
 }
 
 impl Connection {
@@ -50,15 +52,17 @@ impl Connection {
         Self::with(true, None)
     }
 
-    /// Stateless HTTP: the version named by the header, 2025-03-26 without one.
-    pub fn http(header: Option<Version>) -> Self {
-        let assumed = header.filter(|version| !version.is_modern());
-        let assumed = if header.is_none() {
-            Some(Version::V2025_03_26)
-        } else {
-            assumed
+    /// Stateless HTTP. A legacy request has the version that its header names, 2025-03-26 without one;
+    /// a modern one is held against its headers.
+    pub fn http(headers: HeaderCopies) -> Self {
+        let assumed = match headers.protocol_version.as_deref() {
+            None => Some(Version::V2025_03_26),
+            Some(name) => Version::parse(name).filter(|version| !version.is_modern()),
         };
-        Self::with(false, assumed)
+        Self {
+            headers: Some(headers),
+            ..Self::with(false, assumed)
+        }
     }
 
     fn with(streams: bool, assumed: Option<Version>) -> Self {
@@ -67,6 +71,7 @@ impl Connection {
             assumed,
             handshake: None,
             log_level: LogLevel::Info,
+            headers: None,
         }
     }
 
@@ -91,6 +96,11 @@ impl Connection {
         self.handshake = Some(version);
     }
 
+    /// The headers that a modern request must agree with.
+    pub(crate) fn headers(&self) -> Option<&HeaderCopies> {
+        self.headers.as_ref()
+    }
+
     pub(crate) fn set_log_level(&mut self, level: LogLevel) {
         self.log_level = level;
     }
@@ -103,7 +113,8 @@ impl Connection {
         if let Some(version) = self.handshake.or(self.assumed) {
             return Ok(Era::Legacy(version));
         }
-        if name == method::INITIALIZE {
+        // A modern or unknown version in the header and none in the body is a broken modern request.
+        if name == method::INITIALIZE && self.headers.is_none() {
             return Ok(Era::Legacy(NEWEST_LEGACY));
         }
         Err(McpError::invalid_params(

@@ -14,6 +14,7 @@ pub mod cursor;
 pub mod envelope;
 pub mod era;
 pub mod error;
+pub mod headers;
 pub mod id;
 pub mod meta;
 pub mod model;
@@ -27,8 +28,9 @@ pub use catalog::{ArgumentFault, Catalog, PromptText, Reference, ResourceTarget}
 pub use envelope::{Message, Notification, Reject, Request, Response};
 pub use era::{Connection, Era};
 pub use error::McpError;
+pub use headers::HeaderCopies;
 pub use id::{IdKey, ProgressToken, RequestId};
 pub use meta::{LogLevel, RequestMeta};
 pub use outcome::Outcome;
-pub use server::{Listen, Options, ResourceRead, Server, Step, ToolCall};
+pub use server::{ListKind, Listen, Options, ResourceRead, Server, Step, ToolCall};
 pub use version::Version;

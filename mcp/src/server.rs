@@ -1,17 +1,31 @@
 //! A server's side of the protocol: what to answer, and what to hand to whoever runs the code.
 
+mod answer;
+mod handshake;
+mod ladder;
+mod listen;
+mod listing;
+mod prompts;
+mod reply;
+mod step;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::catalog::{Catalog, ResourceTarget};
-use crate::envelope::Message;
+use crate::catalog::Catalog;
+use crate::envelope::{Message, Notification, Request};
 use crate::era::{Connection, Era};
 use crate::error::McpError;
-use crate::id::{IdKey, ProgressToken, RequestId};
-use crate::meta::{LogLevel, TraceContext};
+use crate::id::RequestId;
 use crate::names::method;
-use crate::outcome::Outcome;
+
+use answer::Answer;
+use listing::Listing;
+use reply::Output;
+
+pub use step::{ListKind, Listen, ResourceRead, Step, ToolCall};
 
 /// How many entries a page of a list holds unless [`Options`] say otherwise.
 pub const PAGE_SIZE: usize = 100;
@@ -40,103 +54,58 @@ impl Default for Options {
 /// Serves one [`Catalog`]. Immutable: a new revision of a group is a new `Server`.
 pub struct Server {
     catalog: Arc<dyn Catalog>,
-}
-
-/// What a message asks of the transport.
-#[derive(Debug)]
-pub enum Step {
-    /// Send these bytes back.
-    Reply(Bytes),
-    /// Nothing to send (a notification; over `Mcp/Call` an empty body).
-    Silent,
-    /// Run a tool, then [`Server::tool_reply`]. Its arguments are valid.
-    CallTool(ToolCall),
-    /// Read a resource, then [`Server::resource_reply`].
-    ReadResource(ResourceRead),
-    /// Give up on the request with this id, if it is in flight; it gets no response.
-    Cancel(IdKey),
-    /// Keep a subscription. Send [`Listen::acknowledged`] first.
-    Listen(Listen),
-}
-
-/// A tool to run.
-#[derive(Clone, Debug)]
-pub struct ToolCall {
-    /// Whose answer it is.
-    pub id: RequestId,
-    /// How to write the answer.
-    pub era: Era,
-    /// Index into [`Catalog::tools`].
-    pub tool: usize,
-    /// JSON object, checked, defaults filled in.
-    pub arguments: Bytes,
-    /// Where progress goes, when the client wants it and the transport streams.
-    pub progress: Option<ProgressToken>,
-    /// From which level on log messages go to the client; `None`: send none.
-    pub log_level: Option<LogLevel>,
-    /// W3C trace context of the caller, when it sent one.
-    pub trace: Option<Box<TraceContext>>,
-}
-
-/// A resource to read.
-#[derive(Clone, Debug)]
-pub struct ResourceRead {
-    /// Whose answer it is.
-    pub id: RequestId,
-    /// How to write the answer.
-    pub era: Era,
-    /// The URI as asked for.
-    pub uri: String,
-    /// Who reads it.
-    pub target: ResourceTarget,
-    /// Where progress goes.
-    pub progress: Option<ProgressToken>,
-    /// From which level on log messages go to the client; `None`: send none.
-    pub log_level: Option<LogLevel>,
-    /// W3C trace context of the caller, when it sent one.
-    pub trace: Option<Box<TraceContext>>,
-}
-
-/// A subscription of a modern client.
-#[derive(Clone, Debug)]
-pub struct Listen {
-    /// The id of the listen request; every message on the stream names it.
-    pub id: RequestId,
-    /// Wants to hear of tools.
-    pub tools: bool,
-    /// Wants to hear of prompts.
-    pub prompts: bool,
-    /// Wants to hear of resources.
-    pub resources: bool,
-}
-
-/// A list that can change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ListKind {
-    /// `tools/list`.
-    Tools,
-    /// `prompts/list`.
-    Prompts,
-    /// `resources/list` and `resources/templates/list`.
-    Resources,
-}
-
-impl ListKind {
-    /// The notification that tells of a change.
-    pub fn method(self) -> &'static str {
-        match self {
-            Self::Tools => method::TOOLS_CHANGED,
-            Self::Prompts => method::PROMPTS_CHANGED,
-            Self::Resources => method::RESOURCES_CHANGED,
-        }
-    }
+    options: Options,
+    /// Members that end every modern result.
+    modern_tail: String,
+    /// `ttlMs` and `cacheScope` of lists.
+    list_cache: String,
+    tools: Listing,
+    resources: Listing,
+    templates: Listing,
+    prompts: Listing,
+    tool_index: HashMap<String, usize>,
+    prompt_index: HashMap<String, usize>,
+    outputs: Vec<Output>,
 }
 
 impl Server {
     /// A server of `catalog`; renders its lists once.
     pub fn new(catalog: Arc<dyn Catalog>, options: Options) -> Self {
-        let _ = options;
-        Self { catalog }
+        let tools = catalog.tools();
+        let names = |names: Vec<&String>| {
+            let pairs = names.into_iter().enumerate().rev();
+            pairs
+                .map(|(index, name)| (name.clone(), index))
+                .collect::<HashMap<_, _>>()
+        };
+        let outputs: Vec<_> = tools
+            .iter()
+            .map(|tool| Output::of(tool.output_schema.as_ref()))
+            .collect();
+        let scope = if options.public_lists {
+            "public"
+        } else {
+            "private"
+        };
+        Self {
+            modern_tail: answer::modern_tail(catalog.server_info()),
+            list_cache: format!(r#""ttlMs":{},"cacheScope":"{scope}""#, options.list_ttl_ms),
+            tools: Listing::tools(tools, &outputs),
+            resources: Listing::new(catalog.resources(), |resource| &resource.name),
+            templates: Listing::new(catalog.templates(), |template| &template.name),
+            prompts: Listing::new(catalog.prompts(), |prompt| &prompt.name),
+            tool_index: names(tools.iter().map(|tool| &tool.name).collect()),
+            prompt_index: names(
+                catalog
+                    .prompts()
+                    .iter()
+                    .map(|prompt| &prompt.name)
+                    .collect(),
+            ),
+            outputs,
+            options,
+            catalog,
+        }
     }
 
     /// What it serves.
@@ -148,53 +117,89 @@ impl Server {
     ///
     /// `connection` lives as long as the stream; for a unary call make a new one each time.
     pub fn step(&self, message: &Message<'_>, connection: &mut Connection) -> Step {
-        let _ = (message, connection);
-        todo!()
-    }
-
-    /// The response of a finished tool call.
-    pub fn tool_reply(&self, call: &ToolCall, outcome: Outcome<'_>) -> Bytes {
-        let _ = (call, outcome);
-        todo!()
-    }
-
-    /// The response of a finished read.
-    pub fn resource_reply(&self, read: &ResourceRead, outcome: Outcome<'_>) -> Bytes {
-        let _ = (read, outcome);
-        todo!()
-    }
-}
-
-impl ToolCall {
-    /// An error of the protocol for this call; failures of the tool are [`Outcome::Error`] instead.
-    pub fn error(&self, error: &McpError) -> Bytes {
-        error.body(&self.id)
-    }
-}
-
-impl Listen {
-    /// Whether the client asked for this kind.
-    pub fn wants(&self, kind: ListKind) -> bool {
-        match kind {
-            ListKind::Tools => self.tools,
-            ListKind::Prompts => self.prompts,
-            ListKind::Resources => self.resources,
+        match message {
+            Message::Request(request) => self
+                .request(request, connection)
+                .unwrap_or_else(|error| Step::Reply(error.body(&request.id))),
+            Message::Notification(notification) => Self::notification(notification),
+            Message::Response(_) => Step::Silent,
         }
     }
 
-    /// The first message of the stream.
-    pub fn acknowledged(&self) -> Bytes {
-        todo!()
+    fn notification(notification: &Notification<'_>) -> Step {
+        if notification.method != method::CANCELLED {
+            return Step::Silent;
+        }
+        let params = &notification.params;
+        let id = params
+            .request_id()
+            .and_then(|token| RequestId::from_token(params.share(token)));
+        id.map_or(Step::Silent, |id| Step::Cancel(id.key()))
     }
 
-    /// Tells of a change; `None` when the client did not ask for this kind.
-    pub fn changed(&self, kind: ListKind) -> Option<Bytes> {
-        let _ = kind;
-        todo!()
+    fn request(
+        &self,
+        request: &Request<'_>,
+        connection: &mut Connection,
+    ) -> Result<Step, McpError> {
+        let era = ladder::climb(request, connection)?;
+        let reply = match (&*request.method, era) {
+            (method::TOOLS_CALL, _) => return self.call_tool(request, era, connection),
+            (method::RESOURCES_READ, _) => return self.read_resource(request, era, connection),
+            (method::LISTEN, Era::Modern) => return listen::start(request),
+            (method::TOOLS_LIST, _) => self.list(request, era, "tools", &self.tools)?,
+            (method::RESOURCES_LIST, _) => self.list(request, era, "resources", &self.resources)?,
+            (method::TEMPLATES_LIST, _) => {
+                self.list(request, era, "resourceTemplates", &self.templates)?
+            }
+            (method::PROMPTS_LIST, _) => self.list(request, era, "prompts", &self.prompts)?,
+            (method::PROMPTS_GET, _) => self.get_prompt(request, era)?,
+            (method::COMPLETE, _) => self.complete(request, era)?,
+            (method::DISCOVER, Era::Modern) => self.discover(request, connection),
+            (method::INITIALIZE, Era::Legacy(_)) => self.initialize(request, connection),
+            (method::SET_LEVEL, Era::Legacy(_)) => self.set_level(request, era, connection)?,
+            (method::PING, Era::Legacy(_)) => self.answer(&request.id, 0).finish(era),
+            _ => return Err(McpError::method_not_found(&request.method)),
+        };
+        Ok(Step::Reply(reply))
     }
 
-    /// The last message of the stream, when the server ends it.
-    pub fn end(&self) -> Bytes {
-        todo!()
+    fn list(
+        &self,
+        request: &Request<'_>,
+        era: Era,
+        member: &'static str,
+        listing: &Listing,
+    ) -> Result<Bytes, McpError> {
+        let page = listing.page(era, request.params.cursor(), self.options.page_size)?;
+        let mut answer = self.answer(&request.id, page.items.len() + self.modern_tail.len());
+        answer.member(member, |out| {
+            out.push(b'[');
+            out.extend_from_slice(page.items);
+            out.push(b']');
+        });
+        if let Some(cursor) = page.next {
+            answer.json("nextCursor", &cursor);
+        }
+        if era.is_modern() {
+            answer.raw_members(&self.list_cache);
+        }
+        Ok(answer.finish(era))
+    }
+
+    /// Starts the response to this request; `room` is about how long the result gets.
+    fn answer<'s>(&'s self, id: &RequestId, room: usize) -> Answer<'s> {
+        Answer::new(id, &self.modern_tail, room)
     }
 }
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("info", self.catalog.server_info())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

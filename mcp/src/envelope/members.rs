@@ -50,6 +50,32 @@ pub(crate) fn members<'a, const N: usize>(
     Ok(found)
 }
 
+/// Every member of the object in `text`, in order, repeated ones too.
+pub(crate) fn pairs(text: &str) -> Result<Vec<(String, &str)>, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let found = reader.deserialize_map(Pairs)?;
+    reader.end()?;
+    Ok(found)
+}
+
+struct Pairs;
+
+impl<'de> Visitor<'de> for Pairs {
+    type Value = Vec<(String, &'de str)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+            found.push((name, value.get()));
+        }
+        Ok(found)
+    }
+}
+
 /// The string that a JSON token stands for; `None` when it is no string.
 pub(crate) fn text(token: &str) -> Option<Cow<'_, str>> {
     let inner = token.strip_prefix('"')?.strip_suffix('"')?;
