@@ -37,7 +37,7 @@ build: ## debug build of all programs, and one ramen-host per CPython found
 
 .PHONY: release
 release: ## release build of all programs and hosts
-	@cargo build --quiet --release -p ramen-worker -p ramen-cli
+	@cargo build --quiet --release -p ramen-worker -p ramen-cli -p ramen-bench
 	@$(XTASK) hosts --release
 
 .PHONY: demo
@@ -77,7 +77,7 @@ docs: ## the API documentation, warnings are errors
 bench: ## the benchmark table against its peers; writes target/bench/*.json and the plot in docs
 	@scripts/setup.sh --bench
 	@$(MAKE) release
-	@$(XTASK) bench $(BENCH)
+	@cargo run --quiet --release -p ramen-bench -- $(BENCH)
 
 .PHONY: fuzz
 fuzz: ## fuzz every target for a minute each (FUZZ="json_rpc --seconds 600" for one)

@@ -83,7 +83,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// One interpreter per minor version, by the wishes on the command line or by what is there.
 fn choose(args: &Args) -> anyhow::Result<BTreeMap<u32, Python>> {
     let mut found = BTreeMap::new();
-    let minors = args.python.iter().filter_map(|wish| minor_of(wish)).collect::<BTreeSet<_>>();
+    let minors = args
+        .python
+        .iter()
+        .filter_map(|wish| minor_of(wish))
+        .collect::<BTreeSet<_>>();
     for path in args.python.iter().filter(|wish| minor_of(wish).is_none()) {
         let python = probe(Path::new(path)).with_context(|| format!("{path} is no Python"))?;
         if let Some(fault) = fault(&python) {
@@ -103,7 +107,10 @@ fn choose(args: &Args) -> anyhow::Result<BTreeMap<u32, Python>> {
         if !minors.is_empty() && !minors.contains(&minor) {
             continue;
         }
-        if found.get(&minor).is_none_or(|best| rank(best) < rank(&python)) {
+        if found
+            .get(&minor)
+            .is_none_or(|best| rank(best) < rank(&python))
+        {
             found.insert(minor, python);
         }
     }
@@ -118,7 +125,11 @@ fn choose(args: &Args) -> anyhow::Result<BTreeMap<u32, Python>> {
 /// The system's own build first (distributions optimise theirs), then an optimised one, then
 /// the newest patch release.
 fn rank(python: &Python) -> (bool, bool, u32) {
-    (python.executable.starts_with("/usr/bin"), python.optimised, python.version.2)
+    (
+        python.executable.starts_with("/usr/bin"),
+        python.optimised,
+        python.version.2,
+    )
 }
 
 fn fault(python: &Python) -> Option<String> {
@@ -145,7 +156,9 @@ fn minor_of(wish: &str) -> Option<u32> {
 
 /// Every place where an interpreter may be, without duplicates.
 fn candidates() -> Vec<PathBuf> {
-    let mut names = MINORS.map(|minor| format!("python3.{minor}")).collect::<Vec<_>>();
+    let mut names = MINORS
+        .map(|minor| format!("python3.{minor}"))
+        .collect::<Vec<_>>();
     names.push("python3".to_owned());
     let mut folders = vec![PathBuf::from("/usr/bin"), PathBuf::from("/usr/local/bin")];
     folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
@@ -178,9 +191,15 @@ fn build(minor: u32, python: &Python, release: bool) -> anyhow::Result<PathBuf> 
     let folder = target().join("hosts").join(format!("3.{minor}"));
     let profile = if release { "release" } else { "debug" };
     let mut command = cargo(["build", "--package", "ramen-host", "--bin", "ramen-host"]);
-    command.arg("--target-dir").arg(&folder).env("PYO3_PYTHON", &python.executable);
+    command
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("PYO3_PYTHON", &python.executable);
     // A cross-compile setting of the outer build must not leak in.
-    command.env_remove("PYO3_CONFIG_FILE").env_remove("PYTHONHOME").env_remove("PYTHONPATH");
+    command
+        .env_remove("PYO3_CONFIG_FILE")
+        .env_remove("PYTHONHOME")
+        .env_remove("PYTHONPATH");
     if release {
         command.arg("--release");
     }

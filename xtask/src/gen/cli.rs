@@ -6,8 +6,6 @@ use std::process::Command;
 
 use crate::workspace::{cargo, output, run, target};
 
-const HEAD: &str = "# Command line\n\n<!-- Written by `cargo xtask gen` from the programs' own help. Do not edit. -->\n";
-
 pub(crate) fn page() -> anyhow::Result<String> {
     run(&mut cargo([
         "build",
@@ -18,28 +16,31 @@ pub(crate) fn page() -> anyhow::Result<String> {
         "ramen-worker",
         "--bins",
     ]))?;
-    let mut page = HEAD.to_owned();
-    for program in ["ramen", "ramen-worker"] {
-        describe(
-            &mut page,
-            &target().join("debug").join(program),
-            program,
-            &[],
-        )?;
-    }
+    let programs = target().join("debug");
+    let mut page = clean(Command::new(programs.join("ramen")).arg("reference"))?;
+    page.push_str("\n# The `ramen-worker` command\n");
+    describe(
+        &mut page,
+        &programs.join("ramen-worker"),
+        "ramen-worker",
+        &[],
+    )?;
     Ok(page)
 }
 
-fn describe(page: &mut String, program: &Path, name: &str, path: &[String]) -> anyhow::Result<()> {
-    let mut command = Command::new(program);
-    command.args(path).arg("--help").env("COLUMNS", "100");
-    // The help shows the values of variables that are set here; a page must not depend on them.
+/// Runs a program without the variables whose values a help text shows; a page must not depend on them.
+fn clean(command: &mut Command) -> anyhow::Result<String> {
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("RAMEN_") {
             command.env_remove(variable);
         }
     }
-    let help = output(&mut command)?;
+    output(command.env("COLUMNS", "100"))
+}
+
+fn describe(page: &mut String, program: &Path, name: &str, path: &[String]) -> anyhow::Result<()> {
+    let mut command = Command::new(program);
+    let help = clean(command.args(path).arg("--help"))?;
     let title = std::iter::once(name)
         .chain(path.iter().map(String::as_str))
         .collect::<Vec<_>>()

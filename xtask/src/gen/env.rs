@@ -1,4 +1,4 @@
-//! docs/reference/env.md, from the documented constants of `worker/src/names.rs`.
+//! docs/reference/env.md, from the documented constants of the programs' `names.rs`.
 
 use std::fmt::Write as _;
 
@@ -6,26 +6,42 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace::root;
 
-const SOURCE: &str = "worker/src/names.rs";
-const HEAD: &str = "# Environment\n\n<!-- Written by `cargo xtask gen` from worker/src/names.rs. Do not edit. -->\n\n\
-Each variable has a flag of the same name (`RAMEN_MAX_INFLIGHT` is `--max-inflight`); the flag wins.\n\n\
-| variable | meaning |\n|---|---|\n";
+const SOURCES: &[(&str, &str)] = &[
+    (
+        "Worker: `ramen-worker serve` and `deploy`",
+        "worker/src/names.rs",
+    ),
+    ("The `ramen` command", "cli/src/names.rs"),
+];
+const HEAD: &str = "# Environment\n\n<!-- Written by `cargo xtask gen` from the names.rs of each program. Do not edit. -->\n\n\
+Most have a flag too, named in the help of the command; the flag wins.\n";
 
 pub(crate) fn page() -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(root().join(SOURCE))
-        .with_context(|| format!("cannot read {SOURCE}"))?;
-    let rows = constants(&text)?;
-    if rows.is_empty() {
-        bail!("{SOURCE} has no constant that names a RAMEN_ variable");
-    }
     let mut page = HEAD.to_owned();
-    for (name, doc) in rows {
-        let _ = writeln!(page, "| `{name}` | {} |", doc.replace('|', "\\|"));
+    for (title, source) in SOURCES {
+        let text = std::fs::read_to_string(root().join(source))
+            .with_context(|| format!("cannot read {source}"))?;
+        let rows = constants(&text).with_context(|| (*source).to_owned())?;
+        if rows.is_empty() {
+            bail!("{source} has no constant that names a variable");
+        }
+        let _ = write!(page, "\n## {title}\n\n| variable | meaning |\n|---|---|\n");
+        for (name, doc) in rows {
+            let _ = writeln!(page, "| `{name}` | {} |", doc.replace('|', "\\|"));
+        }
     }
     Ok(page)
 }
 
-/// `(value, doc comment)` of every `pub const X: &str = "RAMEN_…";` in the order of the file.
+fn is_variable(value: &str) -> bool {
+    value.starts_with(|c: char| c.is_ascii_uppercase())
+        && value.contains('_')
+        && value
+            .chars()
+            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// `(value, doc comment)` of every `pub const X: &str = "NAME";` that names a variable, in the order of the file.
 fn constants(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     let mut rows = Vec::new();
     let mut doc: Vec<&str> = Vec::new();
@@ -46,11 +62,7 @@ fn constants(text: &str) -> anyhow::Result<Vec<(String, String)>> {
                 continue;
             }
         }
-        if let Some(value) = pending
-            .split('"')
-            .nth(1)
-            .filter(|value| value.starts_with("RAMEN_"))
-        {
+        if let Some(value) = pending.split('"').nth(1).filter(|value| is_variable(value)) {
             if doc.is_empty() {
                 bail!("{value} has no doc comment");
             }

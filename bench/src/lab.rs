@@ -1,0 +1,199 @@
+//! Where the benchmark runs: its options, its folders, its group repo.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Interleaved rounds of each measure of speed
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of each load
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Only these measures, by id, separated by commas
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Few short rounds, to see that everything runs; the figures mean nothing
+    #[arg(long)]
+    quick: bool,
+    /// Where to write worker.json
+    #[arg(long, default_value = "target/bench")]
+    out: PathBuf,
+    /// Where to write the plot of the ratios (only after a full run)
+    #[arg(long, default_value = "docs/assets/bench-worker.svg")]
+    plot: PathBuf,
+    /// Folder of ramen, ramen-worker and the hosts [default: the one of this program]
+    #[arg(long)]
+    bin_dir: Option<PathBuf>,
+    /// Python of the peers; the hosts run the same version
+    #[arg(long, env = "RAMEN_TEST_PYTHON")]
+    python: PathBuf,
+    /// uv of the deploy step
+    #[arg(long, env = "RAMEN_UV")]
+    uv: PathBuf,
+}
+
+pub(crate) struct Lab {
+    pub(crate) rounds: usize,
+    pub(crate) load: Duration,
+    pub(crate) quick: bool,
+    pub(crate) out: PathBuf,
+    pub(crate) plot: PathBuf,
+    pub(crate) bin: PathBuf,
+    pub(crate) python: PathBuf,
+    /// "3.11": of the hosts, so that both sides run the same.
+    pub(crate) python_version: String,
+    pub(crate) uv: PathBuf,
+    only: Vec<String>,
+    folder: tempfile::TempDir,
+}
+
+impl Lab {
+    pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
+        let bin = match options.bin_dir {
+            Some(folder) => folder,
+            None => {
+                let this = std::env::current_exe().context("cannot find this program")?;
+                this.parent().map(Path::to_path_buf).unwrap_or_default()
+            }
+        };
+        for program in ["ramen", "ramen-worker"] {
+            if !bin.join(program).exists() {
+                bail!(
+                    "{program} is not in {}: run `make release` first",
+                    bin.display()
+                );
+            }
+        }
+        let asked = std::process::Command::new(&options.python)
+            .args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+            .output()
+            .with_context(|| format!("cannot run {}", options.python.display()))?;
+        let python_version = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+        if !bin.join(format!("ramen-host-{python_version}")).exists() {
+            bail!(
+                "no ramen-host-{python_version} in {}: run `make release` first",
+                bin.display()
+            );
+        }
+        Ok(Self {
+            rounds: if options.quick {
+                1
+            } else {
+                options.rounds.max(1)
+            },
+            load: Duration::from_secs_f64(if options.quick { 0.3 } else { options.seconds }),
+            quick: options.quick,
+            out: root().join(options.out),
+            plot: root().join(options.plot),
+            bin,
+            python: options.python,
+            python_version,
+            uv: options.uv,
+            only: options.only,
+            folder: tempfile::tempdir().context("cannot make a temporary folder")?,
+        })
+    }
+
+    /// Whether one of these measures is asked for.
+    pub(crate) fn wants(&self, ids: &[&str]) -> bool {
+        self.only.is_empty() || self.only.iter().any(|id| ids.contains(&id.as_str()))
+    }
+
+    /// A full run: every measure, at full length.
+    pub(crate) fn is_full(&self) -> bool {
+        self.only.is_empty() && !self.quick
+    }
+
+    /// `full`, or fewer in a quick run.
+    pub(crate) fn times(&self, full: usize) -> usize {
+        if self.quick {
+            full.div_ceil(10).min(3)
+        } else {
+            full
+        }
+    }
+
+    /// A new folder of this run.
+    pub(crate) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let folder = self.folder.path().join(name);
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// A group repo: the demo group's calculator, and tools that burn time.
+    pub(crate) fn group(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let repo = self.folder(name)?;
+        copy(&root().join("examples/demo-group/mcp"), &repo.join("mcp"))?;
+        tool(&repo, "spin", "milliseconds", SPIN)?;
+        tool(&repo, "pause", "milliseconds", PAUSE)?;
+        answer(&repo, 1)?;
+        Ok(repo)
+    }
+}
+
+/// Python CPU time, not wall time: with a busy machine the call takes longer, it does not do less.
+const SPIN: &str = "import time\n\n\ndef spin(milliseconds):\n    end = time.thread_time() + milliseconds / 1000\n    \
+count = 0\n    while time.thread_time() < end:\n        count += 1\n    return 'spun'\n";
+const PAUSE: &str = "import time\n\n\ndef pause(milliseconds):\n    time.sleep(milliseconds / 1000)\n    return 'rested'\n";
+
+fn tool(repo: &Path, name: &str, parameter: &str, code: &str) -> anyhow::Result<()> {
+    let descriptor = serde_json::json!({
+        "type": "tool", "name": name, "description": format!("{name} for the benchmark"), "callable": name,
+        "input": {parameter: {"type": "number"}},
+    });
+    let folder = repo.join("mcp/tools").join(name);
+    write(
+        &folder.join(format!("{name}.json")),
+        &descriptor.to_string(),
+    )?;
+    write(&folder.join(format!("{name}.py")), code)
+}
+
+/// (Re)writes the tool `answer`, which tells the version of the code.
+pub(crate) fn answer(repo: &Path, version: usize) -> anyhow::Result<()> {
+    let folder = repo.join("mcp/tools/answer");
+    let descriptor = r#"{"type":"tool","name":"answer","description":"tells the version","callable":"answer","input":{}}"#;
+    write(&folder.join("answer.json"), descriptor)?;
+    write(
+        &folder.join("answer.py"),
+        &format!("def answer():\n    return 'version {version}.'\n"),
+    )
+}
+
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in
+        std::fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))?
+    {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), &target)
+                .with_context(|| format!("cannot copy to {}", target.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The top folder of the checkout.
+pub(crate) fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest.parent().map(Path::to_path_buf).unwrap_or_default()
+}

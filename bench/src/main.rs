@@ -1,0 +1,47 @@
+//! The benchmark of one machine: our worker against its peers, all on the same calculator and the same Python, in
+//! interleaved rounds. Writes `target/bench/worker.json`, a plot of the ratios, and one table on stdout.
+#![expect(
+    clippy::print_stdout,
+    reason = "a command line tool: its table goes to stdout"
+)]
+
+mod grpc;
+mod http;
+mod lab;
+mod load;
+mod measures;
+mod null;
+mod plot;
+mod processes;
+mod report;
+mod servers;
+mod stats;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Benchmarks of Ramen on one machine", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    options: lab::Options,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The null server: the transport's ceiling, a calculator in Rust (started by the benchmark itself)
+    #[command(hide = true)]
+    Null,
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    match cli.command {
+        Some(Command::Null) => runtime.block_on(null::serve()),
+        None => runtime.block_on(measures::run(cli.options)),
+    }
+}
