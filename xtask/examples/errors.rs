@@ -2,5 +2,5 @@
 #![expect(clippy::print_stdout, reason = "the page goes to stdout")]
 
 fn main() {
-    print!("{}", ramen_group::reason::errors_page());
+    print!("{}", ramen_group::errors_page());
 }

@@ -13,6 +13,8 @@ mod r#gen;
 mod hosts;
 mod workspace;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -40,8 +42,18 @@ enum Command {
     Hosts(hosts::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Changelog(args) => changelog::run(&args),
         Command::CheckDeps => check_deps::run(),
         Command::CheckDirs(args) => check_dirs::run(&args),
