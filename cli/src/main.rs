@@ -1,3 +1,7 @@
-//! Placeholder.
+//! The `ramen` command; called as `ramen-mcp-bridge` it is `ramen bridge`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ramen_cli::main(std::env::args_os())
+}

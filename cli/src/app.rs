@@ -1,0 +1,163 @@
+//! The command line: every subcommand, with examples and exit codes in its help.
+
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::exit::{self, Failure};
+use crate::{bridge, call, ls, new, poke, up, validate};
+
+/// The arguments of `ramen`.
+#[derive(Parser)]
+#[command(
+    name = "ramen",
+    version,
+    about = "Python functions from a git repo, for every MCP client",
+    long_about = "Python functions from a git repo, for every MCP client.\n\n\
+        `ramen up` serves a group on this machine, `ramen bridge` connects an MCP client to it.",
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// Serve groups on this machine, and reload them on every push or save
+    Up(up::UpArgs),
+    /// Tell the running `ramen up` to look at its sources now (for a post-receive hook)
+    Poke(poke::PokeArgs),
+    /// Check a group: the errors list that a deploy would give, with the fix of each entry
+    Validate(validate::ValidateArgs),
+    /// Make a group, or a tool, a resource or a prompt in one
+    New(new::NewArgs),
+    /// Call a tool
+    Call(call::CallArgs),
+    /// List tools, resources and prompts
+    Ls(ls::LsArgs),
+    /// A worker as a stdio MCP server (also when called as ramen-mcp-bridge)
+    Bridge(Box<bridge::BridgeArgs>),
+    /// Print a completion script
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the reference of this command line as markdown
+    #[command(hide = true)]
+    Reference,
+}
+
+impl Cli {
+    /// Runs the subcommand.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        match self.command {
+            Sub::Up(args) => up::run(args),
+            Sub::Poke(args) => poke::run(&args),
+            Sub::Validate(args) => validate::run(args),
+            Sub::New(args) => new::run(args),
+            Sub::Call(args) => call::run(args),
+            Sub::Ls(args) => ls::run(args),
+            Sub::Bridge(args) => bridge::run(*args),
+            Sub::Completion { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut command(), "ramen", &mut script);
+                crate::output::raw(&script);
+                Ok(ExitCode::SUCCESS)
+            }
+            Sub::Reference => {
+                crate::output::raw(crate::reference::render().as_bytes());
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// Examples of each subcommand; the first line of each is what it is for.
+const EXAMPLES: &[(&str, &str)] = &[
+    (
+        "up",
+        "  ramen up ./my-group                      a folder on this machine, reloaded on save\n  \
+           ramen up -f mcpgroup.yaml                the groups of the file, from git, reloaded on push\n  \
+           ramen up -f mcpgroup.yaml --output json  one JSON object a line for each change of state",
+    ),
+    (
+        "poke",
+        "  ramen poke                 look at every source now\n  \
+           ramen poke demo            only at the group demo\n  \
+           echo 'ramen poke demo' >> repo.git/hooks/post-receive",
+    ),
+    (
+        "validate",
+        "  ramen validate .                       as a deploy would: requirements, imports, golden calls\n  \
+           ramen validate . --no-install          only what needs no Python\n  \
+           ramen validate . --output json | jq .errors",
+    ),
+    (
+        "new",
+        "  ramen new group my-group          a folder with mcp/ and one tool\n  \
+           ramen new tool search             in the group of this folder\n  \
+           ramen new prompt review --dir ~/my-group",
+    ),
+    (
+        "call",
+        "  ramen call demo_calculator_tool var1=6 var2=7 func=multiply\n  \
+           ramen call search query:='[\"a\", \"b\"]' limit=5 --output json\n  \
+           ramen call search --json '{\"query\": \"a\"}' --target worker:50051 --key-file key",
+    ),
+    (
+        "ls",
+        "  ramen ls                          everything\n  \
+           ramen ls tools --output yaml      with schemas\n  \
+           ramen ls --group demo             of one of several groups of `ramen up`",
+    ),
+    (
+        "bridge",
+        "  ramen bridge --target worker:50051          serve stdio until it ends; the key in RAMEN_BRIDGE_KEY\n  \
+           ramen bridge --print-config claude          what to paste for the running `ramen up`\n  \
+           ramen bridge --target worker:50051 --health ramen.v1.Mcp",
+    ),
+    (
+        "completion",
+        "  ramen completion bash > /etc/bash_completion.d/ramen\n  \
+           ramen completion zsh > \"${fpath[1]}/_ramen\"",
+    ),
+];
+
+const TOP_EXAMPLES: &str = "Examples:\n  ramen new group my-group && ramen up ./my-group\n  \
+    ramen ls\n  ramen call hello name=you\n  ramen bridge --print-config claude\n";
+
+/// The whole command with examples and exit codes in the help of every part.
+pub fn command() -> Command {
+    let codes = exit::help();
+    let mut command = Cli::command().after_help(format!("{TOP_EXAMPLES}\n{codes}"));
+    for (name, examples) in EXAMPLES {
+        command = command.mut_subcommand(name, |sub| {
+            sub.after_help(format!("Examples:\n{examples}\n\n{codes}"))
+        });
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_has_examples_and_exit_codes_in_its_help() {
+        for sub in command().get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let help = sub.clone().render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{}", sub.get_name());
+            assert!(help.contains("Exit codes:"), "{}", sub.get_name());
+        }
+    }
+}

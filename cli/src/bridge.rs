@@ -1,0 +1,157 @@
+//! `ramen bridge`: a worker as an ordinary stdio MCP server.
+//!
+//! Requests travel byte for byte through `Call`, or through a `Session` of their own when notifications may come before
+//! the answer. Nothing but JSON-RPC is ever written to stdout.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::connect::ConnectArgs;
+use crate::exit::Failure;
+use crate::names;
+use crate::upstream::{Upstream, code_name};
+
+mod errors;
+mod exchange;
+mod framing;
+mod message;
+mod pipe;
+mod print_config;
+mod watch;
+
+pub use pipe::{Limits, serve};
+pub use print_config::Client;
+
+/// `ramen bridge`.
+#[derive(Args)]
+pub(crate) struct BridgeArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Ask grpc.health.v1 for SERVICE (all of the worker when left out), print the status and exit 0 only when SERVING
+    #[arg(long, value_name = "SERVICE", num_args = 0..=1, default_missing_value = "")]
+    health: Option<String>,
+    /// Print the JSON to paste into a client's configuration and exit
+    #[arg(long, value_name = "CLIENT", conflicts_with = "health")]
+    print_config: Option<Client>,
+    /// Requests at work at once; more wait in order
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    max_inflight: u32,
+    #[command(flatten)]
+    oauth: OauthArgs,
+}
+
+/// Flags of the sign-in that other bridges have; named here so that the refusal is clear.
+#[derive(Args)]
+#[command(next_help_heading = "Sign-in (not supported yet)")]
+struct OauthArgs {
+    /// Sign in at this console instead of using a key
+    #[arg(long, env = names::BRIDGE_OAUTH, value_name = "CONSOLE_URL")]
+    oauth: Option<String>,
+    /// Client id of the sign-in
+    #[arg(long, env = names::BRIDGE_CLIENT_ID, value_name = "ID")]
+    client_id: Option<String>,
+    /// File that keeps the token
+    #[arg(long, env = names::BRIDGE_TOKEN_FILE, value_name = "FILE")]
+    token_file: Option<String>,
+    /// Keep the token in the keychain
+    #[arg(long, env = names::BRIDGE_KEYCHAIN, value_parser = clap::builder::FalseyValueParser::new())]
+    keychain: bool,
+    /// Seconds after which a token that was not used is dropped
+    #[arg(long, env = names::BRIDGE_IDLE_TIMEOUT, value_name = "SECONDS")]
+    idle_timeout: Option<String>,
+    /// Print the sign-in link instead of opening a browser
+    #[arg(long)]
+    no_browser: bool,
+}
+
+impl OauthArgs {
+    /// Refuses the sign-in; the flags that only tune it are harmless without it.
+    fn check(&self) -> Result<(), Failure> {
+        let Self {
+            oauth,
+            client_id,
+            token_file,
+            keychain,
+            idle_timeout: _,
+            no_browser: _,
+        } = self;
+        let asked = [
+            (oauth.as_ref().is_some_and(|v| !v.is_empty()), "--oauth"),
+            (
+                client_id.as_ref().is_some_and(|v| !v.is_empty()),
+                "--client-id",
+            ),
+            (
+                token_file.as_ref().is_some_and(|v| !v.is_empty()),
+                "--token-file",
+            ),
+            (*keychain, "--keychain"),
+        ];
+        match asked.iter().find(|(given, _)| *given) {
+            Some((_, flag)) => Err(Failure::usage(format!(
+                "{flag}: sign-in is not supported yet; give the group's key with {} or --key-file",
+                names::BRIDGE_KEY
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
+    let BridgeArgs {
+        connect,
+        health,
+        print_config,
+        max_inflight,
+        oauth,
+    } = args;
+    oauth.check()?;
+    if let Some(client) = print_config {
+        crate::output::line(&print_config::render(client, &connect)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let upstream = Upstream::new(connect.resolve()?);
+    let runtime = crate::runtime()?;
+    let code = match health {
+        Some(service) => runtime.block_on(check_health(&upstream, &service)),
+        None => {
+            let limits = Limits {
+                inflight: max_inflight as usize,
+                ..Limits::default()
+            };
+            let input = tokio::io::BufReader::with_capacity(64 * 1024, tokio::io::stdin());
+            runtime.block_on(async {
+                serve(
+                    input,
+                    tokio::io::stdout(),
+                    upstream,
+                    limits,
+                    crate::signals::stop(),
+                )
+                .await
+            })
+        }
+    };
+    // A read of stdin may still be blocked in its thread: it must not keep the process.
+    runtime.shutdown_background();
+    Ok(ExitCode::from(code))
+}
+
+async fn check_health(upstream: &Upstream, service: &str) -> u8 {
+    match upstream.health(service).await {
+        Ok(status) => {
+            crate::output::line(status);
+            u8::from(status != "SERVING")
+        }
+        Err(status) => {
+            crate::output::note(&format!(
+                "{}: {}",
+                code_name(status.code()),
+                status.message()
+            ));
+            1
+        }
+    }
+}

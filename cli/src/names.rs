@@ -1,0 +1,42 @@
+//! The environment names that the `ramen` command reads.
+
+/// Worker or load balancer of `bridge`, `call` and `ls`.
+pub const BRIDGE_TARGET: &str = "RAMEN_BRIDGE_TARGET";
+/// MCP key of `bridge`, `call` and `ls`.
+pub const BRIDGE_KEY: &str = "RAMEN_BRIDGE_KEY";
+/// MCP key, when `RAMEN_BRIDGE_KEY` is not set.
+pub const MCP_KEY: &str = "RAMEN_MCP_KEY";
+/// File with the MCP key.
+pub const BRIDGE_KEY_FILE: &str = "RAMEN_BRIDGE_KEY_FILE";
+/// `ramen-group` metadata.
+pub const BRIDGE_GROUP: &str = "RAMEN_BRIDGE_GROUP";
+/// `ramen-zone` metadata.
+pub const BRIDGE_ZONE: &str = "RAMEN_BRIDGE_ZONE";
+/// `1` or `true`: speak TLS.
+pub const BRIDGE_TLS: &str = "RAMEN_BRIDGE_TLS";
+/// PEM bundle to trust.
+pub const BRIDGE_CA: &str = "RAMEN_BRIDGE_CA";
+/// Seconds until a call is given up.
+pub const BRIDGE_TIMEOUT: &str = "RAMEN_BRIDGE_TIMEOUT";
+/// Sign-in address; not supported yet.
+pub const BRIDGE_OAUTH: &str = "RAMEN_BRIDGE_OAUTH";
+/// Client id of the sign-in; not supported yet.
+pub const BRIDGE_CLIENT_ID: &str = "RAMEN_BRIDGE_CLIENT_ID";
+/// Where the sign-in's token is kept; not supported yet.
+pub const BRIDGE_TOKEN_FILE: &str = "RAMEN_BRIDGE_TOKEN_FILE";
+/// `1`: keep the sign-in's token in the keychain; not supported yet.
+pub const BRIDGE_KEYCHAIN: &str = "RAMEN_BRIDGE_KEYCHAIN";
+/// Seconds after which the sign-in expires; not supported yet.
+pub const BRIDGE_IDLE_TIMEOUT: &str = "RAMEN_BRIDGE_IDLE_TIMEOUT";
+/// State directory of `ramen up`.
+pub const STATE_DIR: &str = "RAMEN_STATE_DIR";
+/// Base of the state directory when `RAMEN_STATE_DIR` is not set.
+pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// The `ramen-worker` program; else the one beside `ramen`, else the one on PATH.
+pub const WORKER: &str = "RAMEN_WORKER";
+/// Log filter of the command itself.
+pub const LOG: &str = "RAMEN_LOG";
+/// PEM bundle of trusted certificates, as OpenSSL reads it.
+pub const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
+/// Set: no colours.
+pub const NO_COLOR: &str = "NO_COLOR";

@@ -1,0 +1,294 @@
+//! The state directory of `ramen up`: where each group's worker listens and where its key is.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::exit::Failure;
+use crate::names;
+
+/// The directory; nothing in it is made before it is needed.
+#[derive(Debug, Clone)]
+pub(crate) struct StateDir {
+    root: PathBuf,
+}
+
+/// The directory of one group.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupDir {
+    root: PathBuf,
+}
+
+/// What `ramen up` leaves for other commands about a group.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GroupInfo {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) key_file: PathBuf,
+}
+
+/// Where a worker listens; the worker writes it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Address {
+    pub(crate) grpc: String,
+    pub(crate) pid: i32,
+}
+
+/// A group that is being served.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    pub(crate) address: String,
+    pub(crate) key_file: PathBuf,
+}
+
+impl StateDir {
+    /// The directory named by the flag, `RAMEN_STATE_DIR`, or the user's state directory.
+    pub(crate) fn locate(flag: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(dir) = flag {
+            let root = std::path::absolute(dir).map_err(|error| {
+                Failure::usage(format!("bad state directory {}: {error}", dir.display()))
+            })?;
+            return Ok(Self { root });
+        }
+        let base = match std::env::var_os(names::XDG_STATE_HOME).map(PathBuf::from) {
+            Some(base) if base.is_absolute() => base,
+            _ => std::env::home_dir()
+                .filter(|home| home.is_absolute())
+                .ok_or_else(|| Failure::usage("no home directory: name a --state-dir"))?
+                .join(".local/state"),
+        };
+        Ok(Self {
+            root: base.join("ramen"),
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Layers, shared by all groups.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.root.join("store")
+    }
+
+    /// Unpacked layers, shared by all groups.
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    /// The socket that `ramen poke` speaks to.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.root.join("control.sock")
+    }
+
+    /// Held while a `ramen up` runs.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    /// The directory of one group.
+    pub(crate) fn group(&self, namespace: &str, name: &str) -> GroupDir {
+        GroupDir {
+            root: self.root.join("groups").join(format!("{namespace}.{name}")),
+        }
+    }
+
+    /// The running group of this name (or `namespace/name`); without a name the only one.
+    pub(crate) fn running(&self, wanted: Option<&str>) -> Result<Running, Failure> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.root.join("groups"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let dir = GroupDir { root: entry.path() };
+            let (Some(info), Some(address)) = (
+                read_json::<GroupInfo>(&dir.info()),
+                read_json::<Address>(&dir.address()),
+            ) else {
+                continue;
+            };
+            let matches = wanted
+                .is_none_or(|w| w == info.name || w == format!("{}/{}", info.namespace, info.name));
+            if matches && alive(address.pid) {
+                found.push((info, address));
+            }
+        }
+        found.sort_by(|a, b| (&a.0.namespace, &a.0.name).cmp(&(&b.0.namespace, &b.0.name)));
+        match found.as_slice() {
+            [(info, address)] => Ok(Running {
+                address: address.grpc.clone(),
+                key_file: info.key_file.clone(),
+            }),
+            [] => Err(Failure::usage(format!(
+                "no running `ramen up` serves {}: start one, or name a worker with --target",
+                wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}"))
+            ))),
+            several => {
+                let names: Vec<_> = several
+                    .iter()
+                    .map(|(info, _)| format!("{}/{}", info.namespace, info.name))
+                    .collect();
+                Err(Failure::usage(format!(
+                    "several groups are running, choose one with --group: {}",
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+impl GroupDir {
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn info(&self) -> PathBuf {
+        self.root.join("group.json")
+    }
+
+    pub(crate) fn address(&self) -> PathBuf {
+        self.root.join("address.json")
+    }
+
+    /// The rollout memory.
+    pub(crate) fn memory(&self) -> PathBuf {
+        self.root.join("memory.json")
+    }
+
+    /// What the worker should serve; the worker watches it.
+    pub(crate) fn desired(&self) -> PathBuf {
+        self.root.join("desired.json")
+    }
+
+    /// The keys that open the group.
+    pub(crate) fn keys(&self) -> PathBuf {
+        self.root.join("keys")
+    }
+
+    pub(crate) fn admin_key(&self) -> PathBuf {
+        self.root.join("admin-key")
+    }
+
+    /// Reports of deploys, one folder for each.
+    pub(crate) fn deploys(&self) -> PathBuf {
+        self.root.join("deploys")
+    }
+
+    /// What the worker logged.
+    pub(crate) fn worker_log(&self) -> PathBuf {
+        self.root.join("worker.log")
+    }
+}
+
+/// Whether a process of this id exists.
+pub(crate) fn alive(pid: i32) -> bool {
+    rustix::process::Pid::from_raw(pid)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}
+
+/// Reads a JSON file; nothing when it is missing or broken.
+pub(crate) fn read_json<T: DeserializeOwned>(file: &Path) -> Option<T> {
+    let bytes = fs::read(file).ok()?;
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            tracing::warn!(file = %file.display(), error = %error, "ignoring a broken state file");
+            None
+        }
+    }
+}
+
+/// Writes a file by rename, readable by its owner only: a reader sees the old bytes or the new ones, also after a crash.
+pub(crate) fn write_atomic(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let dir = file.parent().unwrap_or_else(|| Path::new("."));
+    make_dir(dir)?;
+    let mut temp = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?;
+    temp.write_all(bytes)?;
+    temp.as_file().sync_all()?;
+    temp.persist(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Makes a directory that only its owner can look into, with its parents.
+pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+}
+
+/// Opens a file for appending, readable by its owner only.
+pub(crate) fn append(file: &Path) -> std::io::Result<fs::File> {
+    if let Some(dir) = file.parent() {
+        make_dir(dir)?;
+    }
+    fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn serve(state: &StateDir, namespace: &str, name: &str, pid: u32) {
+        let dir = state.group(namespace, name);
+        let info = GroupInfo {
+            namespace: namespace.into(),
+            name: name.into(),
+            key_file: "k".into(),
+        };
+        write_atomic(&dir.info(), &serde_json::to_vec(&info).unwrap()).unwrap();
+        let address = format!(r#"{{"grpc":"127.0.0.1:1","metrics":"off","pid":{pid}}}"#);
+        write_atomic(&dir.address(), address.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn the_only_running_group_is_the_default_and_several_need_a_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = StateDir::locate(Some(temp.path())).unwrap();
+        assert!(
+            state
+                .running(None)
+                .unwrap_err()
+                .to_string()
+                .contains("no running `ramen up`")
+        );
+        serve(&state, "default", "a", std::process::id());
+        // A worker that died left its address behind.
+        serve(&state, "default", "dead", 0x3fff_fff0);
+        assert_eq!(state.running(None).unwrap().address, "127.0.0.1:1");
+        serve(&state, "team", "b", std::process::id());
+        assert!(
+            state
+                .running(None)
+                .unwrap_err()
+                .to_string()
+                .contains("default/a, team/b")
+        );
+        assert!(state.running(Some("team/b")).is_ok());
+        assert!(state.running(Some("dead")).is_err());
+    }
+
+    #[test]
+    fn files_are_private_and_replaced_whole() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("a/b.json");
+        write_atomic(&file, b"1").unwrap();
+        write_atomic(&file, b"2").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"2");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(fs::read_dir(temp.path().join("a")).unwrap().count(), 1);
+    }
+}

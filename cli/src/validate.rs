@@ -1,0 +1,167 @@
+//! `ramen validate`: what a deploy would say about a folder.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::ProgressBar;
+use ramen_group::{Finding, Outcome, Report};
+
+use crate::exit::Failure;
+use crate::output::{self, Colour, OutputArg, paint};
+use crate::state::StateDir;
+use crate::up::deploy::{Code, Job};
+use crate::worker_bin;
+
+/// `ramen validate`.
+#[derive(Args)]
+pub(crate) struct ValidateArgs {
+    /// The folder that holds mcp/, or the mcp folder itself
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Only what needs no Python: layout, descriptors, prompts, the syntax of requirements.txt
+    #[arg(long)]
+    no_install: bool,
+    /// Python version to check with, as 3.12 [default: the newest that has a host]
+    #[arg(long, value_name = "VERSION", conflicts_with = "no_install")]
+    python: Option<String>,
+    /// Allow requirements that must be built from source
+    #[arg(long, conflicts_with = "no_install")]
+    allow_sdist: bool,
+    /// State directory whose store of installed requirements is used [default: $XDG_STATE_HOME/ramen]
+    #[arg(long, env = crate::names::STATE_DIR, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArg,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: ValidateArgs) -> Result<ExitCode, Failure> {
+    if !args.dir.is_dir() {
+        return Err(Failure::usage(format!(
+            "{} is no folder",
+            args.dir.display()
+        )));
+    }
+    let report = match worker_bin::find() {
+        Ok(worker) => deploy(&args, worker)?,
+        // The static half needs no other program; what only the worker checks is left out and said.
+        Err(_) if args.no_install => {
+            output::note("ramen-worker was not found: requirements.txt is not checked");
+            scan(&args.dir)
+        }
+        Err(failure) => return Err(failure),
+    };
+    args.output.print(&report, || text(&report))?;
+    Ok(ExitCode::from(match report.outcome {
+        Outcome::Ok => 0,
+        Outcome::Partial => 3,
+        Outcome::Failed => 4,
+    }))
+}
+
+fn scan(dir: &Path) -> Report {
+    let group = ramen_group::scan(dir);
+    let outcome = Outcome::of(&group.packages, &group.errors);
+    Report {
+        revision: None,
+        tree: None,
+        python: None,
+        group: None,
+        code: None,
+        deps: None,
+        packages: group.packages,
+        errors: group.errors,
+        warnings: group.warnings,
+        lock: None,
+        lock_key: None,
+        golden: ramen_group::Golden::default(),
+        timings: ramen_group::Timings::default(),
+        log: String::new(),
+        outcome,
+    }
+}
+
+fn deploy(args: &ValidateArgs, worker: PathBuf) -> Result<Report, Failure> {
+    let state = StateDir::locate(args.state_dir.as_deref())?;
+    let out = tempfile::tempdir()
+        .map_err(|error| Failure::error(format!("no temporary folder: {error}")))?;
+    let job = Job {
+        worker,
+        code: Code::Dir(args.dir.clone()),
+        store: state.store(),
+        out: out.path().to_owned(),
+        group: None,
+        revision: None,
+        python: args.python.clone(),
+        no_install: args.no_install,
+        allow_sdist: args.allow_sdist,
+        timeout_secs: None,
+        env: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| name.starts_with("RAMEN_SECRET_"))
+            .collect(),
+    };
+    let bar = bar();
+    let report = crate::runtime()?.block_on(async {
+        tokio::select! {
+            report = job.run(|step| bar.set_message(step.text())) => report.map_err(Failure::error),
+            () = crate::signals::stop() => Err(Failure::error("interrupted")),
+        }
+    });
+    bar.finish_and_clear();
+    report
+}
+
+/// A line of progress on a terminal, nothing elsewhere.
+pub(crate) fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}
+
+fn text(report: &Report) -> String {
+    let colour = output::colours();
+    let mut lines = findings(&report.errors, &report.warnings, colour);
+    let ok = report.packages.iter().filter(|package| package.ok).count();
+    let verdict = match report.outcome {
+        Outcome::Ok => paint(colour, Colour::Green, "ok"),
+        Outcome::Partial => paint(colour, Colour::Yellow, "partly ok"),
+        Outcome::Failed => paint(colour, Colour::Red, "failed"),
+    };
+    let golden = match report.golden.passed + report.golden.failed {
+        0 => String::new(),
+        all => format!(", {} of {all} golden calls passed", report.golden.passed),
+    };
+    lines.push(format!(
+        "{verdict}: {ok} of {} packages serve, {} errors, {} warnings{golden}",
+        report.packages.len(),
+        report.errors.len(),
+        report.warnings.len()
+    ));
+    lines.join("\n")
+}
+
+/// The errors and warnings list, each entry with its fix.
+pub(crate) fn findings(errors: &[Finding], warnings: &[Finding], colour: bool) -> Vec<String> {
+    let kinds = [
+        (errors, Colour::Red, "error"),
+        (warnings, Colour::Yellow, "warning"),
+    ];
+    let mut lines = Vec::new();
+    for (list, shade, word) in kinds {
+        for finding in list {
+            lines.push(format!("{} {finding}", paint(colour, shade, word)));
+            lines.push(paint(
+                colour,
+                Colour::Dim,
+                &format!("  fix: {}", finding.reason.fix()),
+            ));
+        }
+    }
+    lines
+}
