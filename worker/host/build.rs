@@ -19,21 +19,27 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok()
         .or_else(|| pyo3_build_config::get().executable().map(str::to_owned))
         .ok_or("no Python found: set PYO3_PYTHON, or use `cargo xtask hosts`")?;
-    let output = Command::new(&python).args(["-I", "-S", "-c", PROBE]).output()?;
+    let output = Command::new(&python)
+        .args(["-I", "-S", "-c", PROBE])
+        .output()?;
     if !output.status.success() {
         return Err(format!("{python} cannot describe itself: {}", output.status).into());
     }
     let text = String::from_utf8(output.stdout)?;
     let mut lines = text.lines();
     for name in ["VERSION", "PREFIX", "PLATFORM"] {
-        let value = lines.next().ok_or("the description of Python is too short")?;
+        let value = lines
+            .next()
+            .ok_or("the description of Python is too short")?;
         println!("cargo:rustc-env=RAMEN_HOST_PYTHON_{name}={value}");
     }
     // Without this the loader takes whichever libpython of the same name the system has.
     if let Some(dir) = lines.next().filter(|dir| !dir.is_empty()) {
         println!("cargo:rustc-link-arg-bins=-Wl,-rpath,{dir}");
     }
-    let executable = lines.next().ok_or("the description of Python is too short")?;
+    let executable = lines
+        .next()
+        .ok_or("the description of Python is too short")?;
     println!("cargo:rustc-env=RAMEN_HOST_PYTHON_EXECUTABLE={executable}");
     Ok(())
 }
