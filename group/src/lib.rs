@@ -8,6 +8,7 @@
 //! Start with [`scan`], which never fails: a broken package becomes a [`Finding`] and the rest
 //! loads. The hot path of a call is [`Tool::prepare`].
 
+mod catalog;
 pub mod cidr;
 mod descriptor;
 mod env_file;
@@ -23,20 +24,23 @@ mod requirements;
 mod scan;
 mod schema;
 pub mod secrets;
+mod stdlib;
+mod yaml;
 
+pub use catalog::GroupCatalog;
 pub use cidr::{Cidr, CidrError, CidrSet};
 pub use descriptor::{Descriptor, parse_descriptor};
 pub use env_file::{EnvFile, ResolvedEnv};
 pub use golden::{Expect, GoldenCase, GoldenTests};
 pub use guardrails::{Engine, FailMode, Guardrails, ToolHooks};
-pub use input::{ArgFault, ArgFaults, Checked, InputSchema, Param};
+pub use input::{ArgFault, ArgFaults, InputSchema, Param};
 pub use name::{NAME_RULE, PackageName};
 pub use prompt::{Prompt, PromptArgument, PromptFault, Template};
 pub use reason::{Reason, Stage, errors_page};
 pub use report::{
     DesiredState, Finding, Golden, LayerRef, Outcome, PackageKind, Report, ReportPackage, Timings,
 };
-pub use requirements::Requirements;
+pub use requirements::{ALLOWED_OPTIONS, Requirements};
 pub use scan::{CallFault, Group, Resource, Tool, scan};
 pub use schema::{OutputSchema, SchemaFault};
 pub use secrets::{SecretFault, SecretTable};
