@@ -1,0 +1,143 @@
+"""Reads fenced blocks of our documents and runs the ones that say so.
+
+- ```console test [exit=N|exit=any]```: lines that begin with `$ ` are run, what follows is the expected output, in which
+  `…` stands for anything. A command that ends in ` &` runs on until the document ends; its expected output is awaited.
+- ```LANGUAGE file=PATH```: the block is written to that file.
+- ```sh make```: each `make TARGET` must be a target of the Makefile.
+- ```text``` and ```markdown```: pictures and quotations. JSON, YAML and Python blocks without `file=` must parse.
+"""
+
+import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+import programs
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^`\n]*)\n(?P<text>.*?)^(?P=indent)(?P=fence) *$",
+                   re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Block:
+    line: int
+    language: str
+    options: dict
+    text: str
+
+
+def blocks(path):
+    source = path.read_text()
+    found = []
+    for match in FENCE.finditer(source):
+        words = match["info"].split()
+        options = dict((word.split("=", 1) + [""])[:2] for word in words[1:])
+        line = source.count("\n", 0, match.start()) + 1
+        indent = len(match["indent"])
+        text = "".join(text[indent:] if text[:indent].isspace() else text
+                       for text in match["text"].splitlines(keepends=True))
+        found.append(Block(line, words[0] if words else "", options, text))
+    return found
+
+
+def commands(text):
+    """`(command, expected output)` of a console block."""
+    found = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("$ "):
+            found.append([line[2:].rstrip("\n"), ""])
+        elif found and found[-1][0].endswith("\\"):
+            found[-1][0] = found[-1][0][:-1] + line.rstrip("\n")
+        else:
+            assert found, f"a console block starts with a command, not with {line!r}"
+            found[-1][1] += line
+    return found
+
+
+def pattern(expected):
+    return re.compile("".join(r"[\s\S]*" if part == "…" else re.escape(part)
+                              for part in re.split("(…)", expected.strip())))
+
+
+class Runner:
+    """Runs the blocks of one document, in order, in one folder."""
+
+    def __init__(self, folder):
+        self.folder = folder / "work"
+        self.folder.mkdir()
+        self.cwd = self.folder
+        self.background = []
+        path = os.pathsep.join([str(programs.BIN), str(programs.PYTHON_BIN), os.environ["PATH"]])
+        self.env = programs.environment(
+            PATH=path, HOME=str(folder), RAMEN_STATE_DIR=str(folder / "state"), LC_ALL="C.UTF-8",
+            GIT_CONFIG_GLOBAL=os.devnull, GIT_AUTHOR_NAME="t", GIT_AUTHOR_EMAIL="t@example.com",
+            GIT_COMMITTER_NAME="t", GIT_COMMITTER_EMAIL="t@example.com", UV_CACHE_DIR=uv_cache())
+
+    def run(self, block):
+        if "file" in block.options:
+            path = self.cwd / block.options["file"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+        elif block.language == "console" and "test" in block.options:
+            for command, expected in commands(block.text):
+                if command.endswith(" &"):
+                    self.start(command[:-2], expected, block)
+                else:
+                    self.command(command, expected, block)
+
+    def command(self, command, expected, block):
+        where = self.folder.parent / "cwd"
+        script = f"set -euo pipefail\n{command}\npwd >'{where}'\n"
+        done = subprocess.run(["bash", "-c", script], cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=170)
+        wanted = block.options.get("exit", "0")
+        shown = f"line {block.line}: $ {command}\n{done.stdout}\n{self.logs()}"
+        assert wanted == "any" or done.returncode == int(wanted), f"exit {done.returncode}, not {wanted}: {shown}"
+        assert pattern(expected).fullmatch(done.stdout.strip()), f"expected\n{expected}\nbut got: {shown}"
+        if done.returncode == 0:
+            self.cwd = Path(where.read_text().strip())
+
+    def start(self, command, expected, block):
+        log = tempfile.NamedTemporaryFile(dir=self.folder.parent, suffix=".log", delete=False)
+        process = subprocess.Popen(["bash", "-c", "exec " + command], cwd=self.cwd, env=self.env,
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        self.background.append((process, Path(log.name)))
+        try:
+            programs.until(lambda: pattern(expected).search(Path(log.name).read_text()),
+                           f"line {block.line}: {command} prints {expected!r}", lambda: process.poll() is None)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
+
+    def logs(self):
+        return "\n".join(f"--- {path.name} ---\n{path.read_text()[-3000:]}" for _, path in self.background)
+
+    def end(self):
+        for process, path in self.background:
+            process.send_signal(signal.SIGTERM)
+            code = programs.stop(process)
+            assert code in (0, 130, 143), f"ended with {code}:\n{path.read_text()[-3000:]}"
+
+
+def uv_cache():
+    """The person's own cache of wheels, although HOME is another one here."""
+    asked = subprocess.run([os.environ.get("RAMEN_UV", str(programs.PYTHON_BIN / "uv")), "cache", "dir"],
+                           capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
+
+
+def parses(block):
+    """A block that is only shown must at least be what it says it is."""
+    if block.language == "json":
+        json.loads(block.text)
+    elif block.language in ("yaml", "yml"):
+        list(yaml.safe_load_all(block.text))
+    elif block.language in ("python", "py"):
+        ast.parse(block.text)
