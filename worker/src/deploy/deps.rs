@@ -1,0 +1,633 @@
+//! From requirements to a layer of installed packages.
+//!
+//! ```text
+//! requirements + Python + platform + index   --(known?)-->  lock     <store>/locks/<inputs>.txt
+//! lock + Python + platform                   --(known?)-->  layer    <store>/deps/<lock key>
+//! ```
+//! Only what is not known is done. The second step needs no network at all, the first none when
+//! the same inputs were resolved before; `--refresh` resolves again. A lock names each file by its
+//! hashes, so that the same key cannot mean other bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use ramen_group::{Finding, LayerRef, Reason};
+use ramen_source::layer::{PackOptions, pack_dir};
+use ramen_source::{Cache, Kind, Store};
+
+use super::host::Described;
+use super::progress::{Phase, Progress};
+use super::requirements::{Plan, normalise, wheel_name};
+use super::uv::{Uv, UvFault, Watch, measure, too_large};
+
+/// Goes up when the same inputs would be locked or installed in another way.
+const FORMAT: &str = "ramen-deps-1";
+
+/// The installed requirements of one revision.
+#[derive(Debug, Clone)]
+pub(crate) struct Deps {
+    /// The layer in the store.
+    pub(crate) layer: LayerRef,
+    /// The layer unpacked.
+    pub(crate) dir: PathBuf,
+    /// The lock.
+    pub(crate) lock: String,
+}
+
+/// What the step needs.
+pub(crate) struct Installer<'a> {
+    pub(crate) uv: &'a Uv,
+    pub(crate) store: &'a Store,
+    pub(crate) cache: &'a Cache,
+    pub(crate) host: &'a Described,
+    pub(crate) progress: Progress,
+    pub(crate) allow_sources: bool,
+    pub(crate) max_bytes: u64,
+    pub(crate) refresh: bool,
+}
+
+/// Milliseconds of both halves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Spent {
+    pub(crate) resolve_ms: u64,
+    pub(crate) install_ms: u64,
+}
+
+/// A failure with what was found out before it.
+pub(crate) struct Failed {
+    pub(crate) finding: Finding,
+    pub(crate) lock: Option<String>,
+}
+
+impl Installer<'_> {
+    /// Makes the layer of `plan` ready; `plan` asks for something and has no errors.
+    pub(crate) async fn ready(&self, mut plan: Plan, spent: &mut Spent) -> Result<Deps, Failed> {
+        let inputs = self.inputs_key(&plan);
+        let memo = self
+            .store
+            .root()
+            .join("locks")
+            .join(format!("{inputs}.txt"));
+        let use_memo = !self.refresh && !plan.moving;
+        if use_memo && let Ok(lock) = std::fs::read_to_string(&memo) {
+            let count = packages(&lock);
+            self.progress.step(
+                Phase::Resolve,
+                count,
+                Some(count),
+                None,
+                "requirements unchanged: lock reused",
+            );
+            match self.layer(&plan, &lock, true, spent).await {
+                Ok((layer, dir)) => return Ok(Deps { layer, dir, lock }),
+                // The index may have withdrawn a file: one fresh resolution decides.
+                Err(fault) if may_heal(fault.reason) => {
+                    self.uv.log.line(
+                        "ramen",
+                        &format!("the known lock failed ({}); resolving again", fault.message),
+                    );
+                }
+                Err(fault) => {
+                    return Err(Failed {
+                        finding: finding(&plan, fault),
+                        lock: Some(lock),
+                    });
+                }
+            }
+        }
+        let started = Instant::now();
+        let resolved = self.resolve(&mut plan).await;
+        spent.resolve_ms += millis(started);
+        let lock = resolved.map_err(|fault| Failed {
+            finding: finding(&plan, fault),
+            lock: None,
+        })?;
+        let (layer, dir) = match self.layer(&plan, &lock, false, spent).await {
+            Ok(found) => found,
+            Err(fault) => {
+                return Err(Failed {
+                    finding: finding(&plan, fault),
+                    lock: Some(lock),
+                });
+            }
+        };
+        if !plan.moving
+            && let Err(error) = write_by_rename(&memo, lock.as_bytes())
+        {
+            self.uv.log.line(
+                "ramen",
+                &format!("the lock could not be kept for next time: {error}"),
+            );
+        }
+        Ok(Deps { layer, dir, lock })
+    }
+
+    /// The layer of a lock: from the store, or installed. With `known_only`, a lock whose local
+    /// sources would have to be built first is not installed.
+    async fn layer(
+        &self,
+        plan: &Plan,
+        lock: &str,
+        known_only: bool,
+        spent: &mut Spent,
+    ) -> Result<(LayerRef, PathBuf), UvFault> {
+        let started = Instant::now();
+        let result = self.layer_inner(plan, lock, known_only).await;
+        spent.install_ms += millis(started);
+        result
+    }
+
+    async fn layer_inner(
+        &self,
+        plan: &Plan,
+        lock: &str,
+        known_only: bool,
+    ) -> Result<(LayerRef, PathBuf), UvFault> {
+        let key = self.lock_key(lock);
+        let count = packages(lock);
+        if let Some(layer) = self
+            .store
+            .find(Kind::Deps, &key)
+            .await
+            .map_err(store_fault)?
+        {
+            match self.cache.ready(self.store, Kind::Deps, &layer).await {
+                Ok(dir) => {
+                    self.progress.step(
+                        Phase::Install,
+                        count,
+                        Some(count),
+                        Some(layer.size),
+                        "installed before: layer reused",
+                    );
+                    return Ok((layer, dir));
+                }
+                Err(error) if error.reason() == Reason::LayerCorrupt => {
+                    self.uv
+                        .log
+                        .line("ramen", &format!("{error}; installing again"));
+                }
+                Err(error) => return Err(UvFault::new(error.reason(), chain(&error))),
+            }
+        }
+        if known_only && !plan.local.is_empty() {
+            return Err(UvFault::new(
+                Reason::InstallFailed,
+                "its local sources must be built again",
+            ));
+        }
+        let target = self.uv.scratch.join("target");
+        discard(&target);
+        self.install(plan, lock, &target, count).await?;
+        let (_, bytes) = measure(&target);
+        if bytes > self.max_bytes {
+            return Err(UvFault::new(
+                Reason::DepsTooLarge,
+                too_large(bytes, self.max_bytes),
+            ));
+        }
+        let packed = self.pack(&target).await?;
+        let layer = self
+            .store
+            .put(Kind::Deps, &key, &packed)
+            .await
+            .map_err(store_fault)?;
+        let dir = self.cache.ready(self.store, Kind::Deps, &layer).await;
+        let dir = dir.map_err(|error| UvFault::new(error.reason(), chain(&error)))?;
+        discard(&target);
+        Ok((layer, dir))
+    }
+
+    async fn resolve(&self, plan: &mut Plan) -> Result<String, UvFault> {
+        self.build_local(plan).await?;
+        let scratch = &self.uv.scratch;
+        write(&scratch.join("requirements.txt"), &plan.text())?;
+        self.progress
+            .step(Phase::Resolve, 0, None, None, "resolving requirements");
+        let mut args = args([
+            "pip",
+            "compile",
+            "requirements.txt",
+            "--generate-hashes",
+            "--no-header",
+            "--no-annotate",
+            "--quiet",
+            "--python",
+        ]);
+        args.push(self.uv.python.clone().into());
+        self.source_args(plan, &mut args);
+        let constraints = plan.constraints_text();
+        if !constraints.is_empty() {
+            write(&scratch.join("constraints.txt"), &constraints)?;
+            args.extend(["-c".into(), "constraints.txt".into()]);
+        }
+        if plan.pre {
+            args.extend(["--prerelease".into(), "allow".into()]);
+        }
+        let lock = self.uv.run(&args, &[], None).await?;
+        let lock = with_pinned_hashes(&lock, &plan.hashes);
+        let count = packages(&lock);
+        self.progress.step(
+            Phase::Resolve,
+            count,
+            Some(count),
+            None,
+            "requirements resolved",
+        );
+        Ok(lock)
+    }
+
+    /// Builds folders and archives of the repo into wheels; from then on they are like any other.
+    async fn build_local(&self, plan: &mut Plan) -> Result<(), UvFault> {
+        if plan.local.is_empty() {
+            return Ok(());
+        }
+        let total = plan.local.len() as u64;
+        for (number, source) in plan.local.clone().into_iter().enumerate() {
+            let shown = source
+                .path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            self.progress.step(
+                Phase::Resolve,
+                number as u64,
+                Some(total),
+                None,
+                &format!("building {shown}"),
+            );
+            let out = self.uv.scratch.join(format!("built-{number}"));
+            // The repo itself stays as it is: builds write beside their sources.
+            let mut from = source.path.clone();
+            if from.is_dir() {
+                from = self.uv.scratch.join(format!("source-{number}"));
+                discard(&from);
+                copy_tree(&source.path, &from)
+                    .map_err(|error| io_fault("copying a local source", &error))?;
+            }
+            let mut args = args(["build", "--wheel", "--quiet", "--python"]);
+            args.push(self.uv.python.clone().into());
+            args.push("--out-dir".into());
+            args.push(out.clone().into());
+            args.extend(self.uv.config.flags.iter().map(OsString::from));
+            args.push(from.into());
+            self.uv
+                .run(&args, &[], None)
+                .await
+                .map_err(|fault| UvFault {
+                    message: format!("building {shown}: {}", fault.message),
+                    ..fault
+                })?;
+            let wheel = first_wheel(&out).ok_or_else(|| {
+                UvFault::new(
+                    Reason::InstallFailed,
+                    format!("building {shown} made no wheel"),
+                )
+            })?;
+            let file = wheel
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let (name, version) = wheel_name(&file).ok_or_else(|| {
+                UvFault::new(
+                    Reason::InstallFailed,
+                    format!("`{file}` is not the name of a wheel"),
+                )
+            })?;
+            let bytes =
+                std::fs::read(&wheel).map_err(|error| io_fault("reading a wheel", &error))?;
+            let hash = format!("sha256:{}", super::sha256_hex(&bytes));
+            plan.hashes.insert(name.clone(), BTreeSet::from([hash]));
+            plan.wheel_dirs.insert(out);
+            plan.push(
+                format!("{name}{}=={version}{}", source.extras, source.marker),
+                source.place,
+            );
+        }
+        Ok(())
+    }
+
+    async fn install(
+        &self,
+        plan: &Plan,
+        lock: &str,
+        target: &Path,
+        count: u64,
+    ) -> Result<(), UvFault> {
+        let (hashed, unhashed) = split_lock(lock);
+        let progress = self.progress;
+        let report = move |packages: u64, bytes: u64| {
+            progress.step(
+                Phase::Install,
+                packages.min(count),
+                Some(count),
+                Some(bytes),
+                "installing",
+            );
+        };
+        progress.step(Phase::Install, 0, Some(count), None, "installing");
+        for (file, text, hashes) in [
+            ("lock.txt", hashed, true),
+            ("lock-vcs.txt", unhashed, false),
+        ] {
+            if text.is_empty() {
+                continue;
+            }
+            write(&self.uv.scratch.join(file), &text)?;
+            let mut args = args([
+                "pip",
+                "install",
+                "--no-deps",
+                "--link-mode",
+                "copy",
+                "--compile-bytecode",
+                "--python",
+            ]);
+            args.push(self.uv.python.clone().into());
+            args.push("--target".into());
+            args.push(target.into());
+            if hashes {
+                args.push("--require-hashes".into());
+            }
+            self.source_args(plan, &mut args);
+            args.extend(["-r".into(), file.into()]);
+            // Files of a layer have no times, so bytecode must not be checked against them.
+            let env = [("PYC_INVALIDATION_MODE", "UNCHECKED_HASH")];
+            let watch = Watch {
+                dir: target,
+                limit: self.max_bytes,
+                progress: &report,
+            };
+            self.uv.run(&args, &env, Some(watch)).await?;
+        }
+        // A lock that resolves to nothing on this platform installs nothing.
+        std::fs::create_dir_all(target).map_err(|error| io_fault("making the target", &error))?;
+        let _ = std::fs::remove_file(target.join(".lock"));
+        Ok(())
+    }
+
+    async fn pack(&self, target: &Path) -> Result<ramen_source::Layer, UvFault> {
+        let (target, scratch, progress) =
+            (target.to_owned(), self.uv.scratch.clone(), self.progress);
+        let packed = tokio::task::spawn_blocking(move || {
+            let mut last = Instant::now();
+            pack_dir(&target, &scratch, PackOptions::DEPS, &mut |at| {
+                if last.elapsed().as_millis() >= 200 {
+                    last = Instant::now();
+                    progress.step(
+                        Phase::Pack,
+                        at.files,
+                        at.total_files,
+                        Some(at.bytes),
+                        "packing",
+                    );
+                }
+            })
+        });
+        match packed.await {
+            Ok(Ok(layer)) => {
+                self.progress.step(
+                    Phase::Pack,
+                    layer.files,
+                    Some(layer.files),
+                    Some(layer.size),
+                    "packed",
+                );
+                Ok(layer)
+            }
+            Ok(Err(error)) => {
+                let full = matches!(error, ramen_source::layer::LayerError::DiskFull { .. });
+                let reason = if full {
+                    Reason::DiskFull
+                } else {
+                    Reason::InstallFailed
+                };
+                Err(UvFault::new(
+                    reason,
+                    format!("the installed files cannot be packed: {}", chain(&error)),
+                ))
+            }
+            Err(error) => Err(UvFault::new(Reason::Internal, error.to_string())),
+        }
+    }
+
+    /// Options that say where packages may come from.
+    fn source_args(&self, plan: &Plan, args: &mut Vec<OsString>) {
+        args.extend(self.uv.config.flags.iter().map(OsString::from));
+        for dir in &plan.wheel_dirs {
+            args.push("--find-links".into());
+            args.push(dir.into());
+        }
+        if self.allow_sources {
+            for what in &plan.no_binary {
+                args.extend(["--no-binary".into(), what.into()]);
+            }
+        } else {
+            args.extend(["--only-binary".into(), ":all:".into()]);
+        }
+    }
+
+    /// All that a resolution depends on but the content of the index.
+    fn inputs_key(&self, plan: &Plan) -> String {
+        let mut text = format!(
+            "{FORMAT}\nlock\n{}\n{}\n",
+            self.host.version, self.host.platform
+        );
+        let _ = writeln!(
+            text,
+            "{}\n{}\n{:?}",
+            self.allow_sources, plan.pre, plan.no_binary
+        );
+        let _ = writeln!(
+            text,
+            "{}\n{}\n{}",
+            plan.text(),
+            plan.constraints_text(),
+            self.uv.config.fingerprint
+        );
+        for (name, hashes) in &plan.hashes {
+            let _ = writeln!(text, "{name} {hashes:?}");
+        }
+        for source in &plan.local {
+            let _ = writeln!(
+                text,
+                "{} {} {}",
+                tree_hash(&source.path),
+                source.extras,
+                source.marker
+            );
+        }
+        super::sha256_hex(text.as_bytes())
+    }
+
+    /// The key of a lock's layer.
+    pub(crate) fn lock_key(&self, lock: &str) -> String {
+        let (python, platform) = (&self.host.python, &self.host.platform);
+        super::sha256_hex(format!("{FORMAT}\n{python}\n{platform}\n{lock}").as_bytes())
+    }
+}
+
+fn args<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.into_iter().map(OsString::from).collect()
+}
+
+/// Only a withdrawn file or a lost layer is worth a second resolution.
+fn may_heal(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::InstallFailed | Reason::HashMismatch | Reason::RequirementsUnsatisfiable
+    )
+}
+
+fn finding(plan: &Plan, fault: UvFault) -> Finding {
+    let place = fault.offset.and_then(|offset| plan.place_at(offset));
+    let place = place.or_else(|| plan.place_in(&fault.message));
+    let finding = Finding::group(fault.reason, fault.message);
+    match place {
+        Some(place) => finding.at_path(place.path.clone()).at(place.line, 1),
+        None => finding.at_path("mcp/requirements.txt"),
+    }
+}
+
+/// The lines of a lock, each with its hashes.
+fn entries(lock: &str) -> Vec<(String, Vec<String>)> {
+    let mut entries: Vec<(String, Vec<String>)> = Vec::new();
+    for line in lock.lines() {
+        let text = line.trim().trim_end_matches('\\').trim_end();
+        if let Some(hash) = text.strip_prefix("--hash=") {
+            if let Some((_, hashes)) = entries.last_mut() {
+                hashes.push(hash.to_owned());
+            }
+        } else if !text.is_empty() && !text.starts_with(['#', '-']) {
+            entries.push((text.to_owned(), Vec::new()));
+        }
+    }
+    entries
+}
+
+fn render(entries: &[(String, Vec<String>)]) -> String {
+    let mut text = String::new();
+    for (requirement, hashes) in entries {
+        text.push_str(requirement);
+        for hash in hashes {
+            let _ = write!(text, " \\\n    --hash={hash}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// `uv pip compile` lists the hashes of the index whatever the file pins: the pinned ones count.
+fn with_pinned_hashes(lock: &str, pinned: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let mut entries = entries(lock);
+    for (requirement, hashes) in &mut entries {
+        let end = requirement
+            .find(['=', '[', ' ', '@', ';'])
+            .unwrap_or(requirement.len());
+        if let Some(pinned) = pinned.get(&normalise(&requirement[..end])) {
+            *hashes = pinned.iter().cloned().collect();
+        }
+    }
+    render(&entries)
+}
+
+/// Entries with hashes, and those that cannot have one (version control).
+fn split_lock(lock: &str) -> (String, String) {
+    let (hashed, unhashed): (Vec<_>, Vec<_>) = entries(lock)
+        .into_iter()
+        .partition(|(_, hashes)| !hashes.is_empty());
+    (render(&hashed), render(&unhashed))
+}
+
+fn packages(lock: &str) -> u64 {
+    entries(lock).len() as u64
+}
+
+fn first_wheel(dir: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(dir).ok()?;
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|e| e == "whl"))
+}
+
+fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// A hash of a file, or of all files of a folder with their names.
+fn tree_hash(path: &Path) -> String {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        match std::fs::read_dir(&folder) {
+            Ok(entries) => folders.extend(entries.flatten().map(|entry| entry.path())),
+            Err(_) => {
+                let bytes = std::fs::read(&folder).unwrap_or_default();
+                files.insert(folder, super::sha256_hex(&bytes));
+            }
+        }
+    }
+    super::sha256_hex(
+        format!("{files:?}")
+            .replace(&path.display().to_string(), "")
+            .as_bytes(),
+    )
+}
+
+fn discard(dir: &Path) {
+    let _ = std::fs::remove_dir_all(dir);
+}
+
+fn write(path: &Path, text: &str) -> Result<(), UvFault> {
+    std::fs::write(path, text).map_err(|error| io_fault("writing a scratch file", &error))
+}
+
+fn write_by_rename(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(dir)?;
+    super::write_by_rename(dir, path, bytes)
+}
+
+fn io_fault(doing: &str, error: &std::io::Error) -> UvFault {
+    let full = matches!(
+        error.kind(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+    );
+    let reason = if full {
+        Reason::DiskFull
+    } else {
+        Reason::InstallFailed
+    };
+    UvFault::new(reason, format!("{doing}: {error}"))
+}
+
+fn store_fault(error: ramen_source::store::StoreError) -> UvFault {
+    let full = matches!(error, ramen_source::store::StoreError::DiskFull { .. });
+    let reason = if full {
+        Reason::DiskFull
+    } else {
+        Reason::Internal
+    };
+    UvFault::new(reason, chain(&error))
+}
+
+use super::{chain, millis};
+
+#[cfg(test)]
+mod tests;

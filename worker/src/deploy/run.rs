@@ -1,0 +1,506 @@
+//! The phases of a deploy, in their order, and the report that comes of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use ramen_group::{
+    Finding, Golden, Group, LayerRef, Outcome, PackageKind, Reason, Report, ReportPackage,
+    SecretTable, Timings, scan,
+};
+use ramen_redact::Redactor;
+use ramen_source::layer::{code_dir, pack_tree};
+use ramen_source::tree::{TreeError, TreeLimits, refused, walk_folder};
+use ramen_source::{Cache, Kind, Store};
+
+use crate::hosts::HostSpec;
+use crate::names;
+use crate::packages::{self, LoadSetting};
+
+use super::deps::{Deps, Installer, Spent};
+use super::golden::GoldenRun;
+use super::host::{Host, describe, find};
+use super::import::Importer;
+use super::index::IndexConfig;
+use super::log::RunLog;
+use super::progress::{Phase, Progress};
+use super::requirements::Plan;
+use super::uv::Uv;
+use super::work::Work;
+use super::{DeployArgs, chain, millis};
+
+/// How long a host that has nothing to do may take to end.
+const END: Duration = Duration::from_millis(300);
+
+/// Calls at once in the host: as `serve` has it, so that imports see the same.
+const THREADS: usize = 8;
+
+/// The code of the revision, unpacked.
+struct Code {
+    layer: LayerRef,
+    mcp: PathBuf,
+}
+
+struct Run {
+    args: DeployArgs,
+    vars: BTreeMap<String, String>,
+    store: Store,
+    cache: Cache,
+    work: Work,
+    log: RunLog,
+    progress: Progress,
+    index: IndexConfig,
+    secrets: SecretTable,
+    deadline: Instant,
+    report: Report,
+}
+
+pub(super) async fn run(
+    args: DeployArgs,
+    vars: BTreeMap<String, String>,
+) -> anyhow::Result<Report> {
+    let started = Instant::now();
+    let work = Work::open(&args.out)
+        .with_context(|| format!("cannot write to the output folder {}", args.out.display()))?;
+    let out = args.out.clone();
+    let store = Store::open(&args.store).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    let cache_dir = args
+        .cache_dir
+        .clone()
+        .unwrap_or_else(|| args.store.join("unpacked"));
+    let cache = Cache::open(&cache_dir).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+
+    let index = IndexConfig::load(&vars);
+    let own = vars
+        .iter()
+        .filter(|(name, _)| name.starts_with(names::SECRET_PREFIX));
+    let masked = own.map(|(_, value)| value).chain(&index.secrets);
+    let log = RunLog::new(Redactor::new(masked));
+    let given = if args.secrets_from_env {
+        vars.clone()
+    } else {
+        BTreeMap::new()
+    };
+    let secrets = SecretTable::from_env(&args.group, given);
+
+    let mut run = Run {
+        deadline: started + Duration::from_secs(args.timeout),
+        progress: Progress(args.progress),
+        report: empty_report(&args),
+        args,
+        vars,
+        store,
+        cache,
+        work,
+        log,
+        index,
+        secrets,
+    };
+    run.phases().await;
+    let Run {
+        mut report,
+        log,
+        work,
+        ..
+    } = run;
+    settle(&mut report);
+    report.log = log.text();
+    report.timings.total_ms = millis(started);
+    let json = serde_json::to_vec_pretty(&report).context("cannot write the report")?;
+    super::write_by_rename(&out, &out.join("report.json"), &json)
+        .with_context(|| format!("cannot write the report to {}", out.display()))?;
+    drop(work);
+    Ok(report)
+}
+
+fn empty_report(args: &DeployArgs) -> Report {
+    Report {
+        revision: args.revision.clone(),
+        tree: None,
+        python: args.python.clone(),
+        group: Some(args.group.clone()),
+        code: None,
+        deps: None,
+        packages: Vec::new(),
+        errors: Vec::new(),
+        warnings: Vec::new(),
+        lock: None,
+        lock_key: None,
+        golden: Golden::default(),
+        timings: Timings::default(),
+        log: String::new(),
+        outcome: Outcome::Failed,
+    }
+}
+
+/// Marks the packages that have an entry, adds those that never got as far as a scan, and judges.
+fn settle(report: &mut Report) {
+    for finding in &report.errors {
+        let Some(id) = &finding.package else { continue };
+        if let Some(package) = report
+            .packages
+            .iter_mut()
+            .find(|package| &package.id() == id)
+        {
+            package.ok = false;
+        } else if let Some((folder, name)) = id.split_once('/')
+            && let Some(kind) = PackageKind::ALL
+                .into_iter()
+                .find(|kind| kind.folder() == folder)
+        {
+            let name = name.to_owned();
+            report.packages.push(ReportPackage {
+                kind,
+                name,
+                description: None,
+                ok: false,
+                uri: None,
+            });
+        }
+    }
+    if report.packages.is_empty() && report.errors.is_empty() {
+        let message = "mcp/ holds no package: nothing under tools/, resources/ or prompts/";
+        report
+            .errors
+            .push(Finding::group(Reason::NothingToServe, message));
+    }
+    report.outcome = Outcome::of(&report.packages, &report.errors);
+    for list in [&mut report.errors, &mut report.warnings] {
+        let mut seen = Vec::new();
+        list.retain(|finding| {
+            let new = !seen.contains(finding);
+            if new {
+                seen.push(finding.clone());
+            }
+            new
+        });
+    }
+}
+
+impl Run {
+    /// Goes as far as it makes sense; what stops it is in the errors list.
+    async fn phases(&mut self) {
+        for note in &self.index.notes {
+            self.log.line("ramen", note);
+        }
+        let code = match self.code().await {
+            Ok(code) => code,
+            Err(finding) => return self.report.errors.push(finding),
+        };
+        self.progress
+            .step(Phase::Check, 0, None, None, "checking the files");
+        let group = scan(&code.mcp);
+        self.report.code = Some(code.layer);
+        self.report.packages.clone_from(&group.packages);
+        self.report.errors.extend(group.errors.iter().cloned());
+        self.report.warnings.extend(group.warnings.iter().cloned());
+        let plan = Plan::read(&code.mcp, self.args.allow_sdist);
+        self.report.errors.extend(plan.errors.iter().cloned());
+        self.report.warnings.extend(plan.warnings.iter().cloned());
+        let total = group.packages.len() as u64;
+        self.progress
+            .step(Phase::Check, total, Some(total), None, "files checked");
+        if self.args.no_install {
+            return;
+        }
+        let host_dir = self
+            .args
+            .host_dir
+            .clone()
+            .or_else(own_folder)
+            .unwrap_or_default();
+        let host = match find(&host_dir, self.args.python.as_deref()) {
+            Ok(host) => host,
+            Err(finding) => return self.report.errors.push(finding),
+        };
+        self.report.python = Some(host.python.clone());
+        if !plan.errors.is_empty() {
+            return;
+        }
+        let deps = match self.deps(plan, &host).await {
+            Ok(deps) => deps,
+            Err(finding) => return self.report.errors.push(finding),
+        };
+        self.code_checks(group, &code.mcp, &host, deps.as_ref())
+            .await;
+    }
+
+    /// Puts the code into the store and unpacks it, or takes it from there.
+    async fn code(&mut self) -> Result<Code, Finding> {
+        let layer = match (&self.args.code_layer, &self.args.code_dir) {
+            (Some(wanted), _) => {
+                let known = self
+                    .store
+                    .find(Kind::Code, &wanted.key)
+                    .await
+                    .ok()
+                    .flatten();
+                known
+                    .filter(|layer| layer.digest == wanted.digest)
+                    .unwrap_or_else(|| LayerRef {
+                        key: wanted.key.clone(),
+                        digest: wanted.digest.clone(),
+                        size: 0,
+                    })
+            }
+            (None, Some(dir)) => self.pack_code(dir).await?,
+            (None, None) => return Err(Finding::group(Reason::Internal, "no code was named")),
+        };
+        self.report.tree = Some(layer.key.clone());
+        let unpacked = self.cache.ready(&self.store, Kind::Code, &layer).await;
+        let unpacked = unpacked.map_err(|error| Finding::group(error.reason(), chain(&error)))?;
+        match refused(&unpacked) {
+            Ok(refused) => {
+                self.report.errors.extend(refused.errors);
+                self.report.warnings.extend(refused.warnings);
+            }
+            Err(error) => return Err(Finding::group(Reason::LayerCorrupt, error.to_string())),
+        }
+        Ok(Code {
+            layer,
+            mcp: code_dir(&unpacked),
+        })
+    }
+
+    async fn pack_code(&self, dir: &Path) -> Result<LayerRef, Finding> {
+        let tree =
+            walk_folder(dir, &TreeLimits::default()).map_err(|error: TreeError| error.finding())?;
+        let failed = |error: &dyn std::error::Error, full: bool| {
+            let reason = if full {
+                Reason::DiskFull
+            } else {
+                Reason::Internal
+            };
+            Finding::group(reason, chain(error))
+        };
+        if let Ok(Some(layer)) = self.store.find(Kind::Code, &tree.id).await {
+            return Ok(layer);
+        }
+        let scratch = self
+            .work
+            .dir("scratch")
+            .map_err(|error| failed(&error, false))?;
+        let packed = pack_tree(&tree, &scratch).map_err(|error| {
+            failed(
+                &error,
+                matches!(error, ramen_source::layer::LayerError::DiskFull { .. }),
+            )
+        })?;
+        self.store
+            .put(Kind::Code, &tree.id, &packed)
+            .await
+            .map_err(|error| {
+                failed(
+                    &error,
+                    matches!(error, ramen_source::store::StoreError::DiskFull { .. }),
+                )
+            })
+    }
+
+    async fn deps(&mut self, plan: Plan, host: &Host) -> Result<Option<Deps>, Finding> {
+        if plan.is_empty() {
+            return Ok(None);
+        }
+        let described = describe(host).await?;
+        let scratch = self.work.dir("scratch");
+        let scratch =
+            scratch.map_err(|error| Finding::group(Reason::Internal, error.to_string()))?;
+        let program = self.uv_program()?;
+        let uv = Uv {
+            program,
+            config: self.index.clone(),
+            python: described.executable.clone(),
+            scratch,
+            deadline: self.deadline,
+            log: self.log.clone(),
+        };
+        let installer = Installer {
+            uv: &uv,
+            store: &self.store,
+            cache: &self.cache,
+            host: &described,
+            progress: self.progress,
+            allow_sources: self.args.allow_sdist,
+            max_bytes: self.args.max_deps_bytes,
+            refresh: self.args.refresh,
+        };
+        let mut spent = Spent::default();
+        let result = installer.ready(plan, &mut spent).await;
+        self.report.timings.resolve_ms = spent.resolve_ms;
+        self.report.timings.install_ms = spent.install_ms;
+        let lock = match &result {
+            Ok(deps) => Some(deps.lock.clone()),
+            Err(failed) => failed.lock.clone(),
+        };
+        self.report.lock_key = lock.as_deref().map(|lock| installer.lock_key(lock));
+        self.report.lock = lock.map(|lock| self.log.clean(&lock));
+        match result {
+            Ok(deps) => {
+                self.report.deps = Some(deps.layer.clone());
+                Ok(Some(deps))
+            }
+            Err(failed) => Err(failed.finding),
+        }
+    }
+
+    fn uv_program(&self) -> Result<PathBuf, Finding> {
+        if let Some(named) = &self.args.uv {
+            let absolute = std::path::absolute(named).unwrap_or_else(|_| named.clone());
+            if named.components().count() > 1 {
+                return if absolute.is_file() {
+                    Ok(absolute)
+                } else {
+                    let message = format!("{} does not exist", named.display());
+                    Err(Finding::group(Reason::InstallerMissing, message))
+                };
+            }
+        }
+        let name = self.args.uv.clone().unwrap_or_else(|| "uv".into());
+        let path = self.vars.get("PATH").cloned().unwrap_or_default();
+        std::env::split_paths(&path)
+            .map(|dir| dir.join(&name))
+            .find(|file| file.is_file())
+            .ok_or_else(|| {
+                Finding::group(
+                    Reason::InstallerMissing,
+                    format!("no `{}` on PATH", name.display()),
+                )
+            })
+    }
+
+    /// Imports, then golden calls.
+    async fn code_checks(&mut self, group: Group, mcp: &Path, host: &Host, deps: Option<&Deps>) {
+        let mut env = BTreeMap::new();
+        if let Some(file) = &group.env {
+            let resolved = file.resolve(&self.secrets);
+            self.report.warnings.extend(resolved.warnings);
+            env.extend(resolved.vars);
+        }
+        let home = match self.work.dir("home") {
+            Ok(home) => home,
+            Err(error) => {
+                let finding = Finding::group(Reason::Internal, error.to_string());
+                return self.report.errors.push(finding);
+            }
+        };
+        let spec = HostSpec {
+            program: host.program.clone(),
+            home,
+            secrets: self
+                .secrets
+                .vars()
+                .map(|(n, v)| (n.to_owned(), v.to_owned()))
+                .collect(),
+            env: BTreeMap::new(),
+            output: None,
+        };
+        let setting = LoadSetting {
+            group: &self.args.group,
+            code_dir: mcp,
+            deps_dir: deps.map(|deps| deps.dir.as_path()),
+            env,
+            threads: THREADS,
+        };
+        let load = packages::load(&group, setting);
+        let mut importer = Importer {
+            spec,
+            load,
+            import_timeout: Duration::from_secs(self.args.import_timeout),
+            deadline: self.deadline,
+            log: self.log.clone(),
+            progress: self.progress,
+        };
+        let listener = importer.listen();
+        let started = Instant::now();
+        let mut imported = if importer.load.packages.is_empty() {
+            super::import::Imported::default()
+        } else {
+            importer.import(&listener).await
+        };
+        self.report.timings.import_ms = millis(started);
+        self.report.errors.extend(imported.failed.values().cloned());
+        self.report.errors.extend(imported.fatal.take());
+        self.report.warnings.append(&mut imported.warnings);
+
+        let started = Instant::now();
+        let mut host = imported.host.take();
+        if let Some(tests) = group.tests.clone() {
+            let golden =
+                GoldenRun::new(group, &self.secrets, &importer, &listener, &imported.failed);
+            let findings;
+            (self.report.golden, findings, host) = golden.run(&tests, host).await;
+            self.report.errors.extend(findings);
+            self.report.timings.tests_ms = millis(started);
+        }
+        if let Some(host) = host {
+            host.end(END).await;
+        }
+        drop(importer);
+        listener.finish().await;
+    }
+}
+
+/// The folder of this program.
+fn own_folder() -> Option<PathBuf> {
+    std::env::current_exe()
+        .ok()?
+        .parent()
+        .map(Path::to_path_buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: DeployArgs,
+    }
+
+    fn report(errors: Vec<Finding>) -> Report {
+        let line = ["x", "--code-dir", "d", "--store", "s", "--out", "o"];
+        let Line { args } = <Line as clap::Parser>::parse_from(line);
+        let package = |name: &str| ReportPackage {
+            kind: PackageKind::Tool,
+            name: name.into(),
+            description: None,
+            ok: true,
+            uri: None,
+        };
+        let packages = vec![package("a"), package("b")];
+        let mut report = Report {
+            packages,
+            errors,
+            ..empty_report(&args)
+        };
+        settle(&mut report);
+        report
+    }
+
+    #[test]
+    fn one_bad_package_leaves_the_revision_partly_ok() {
+        let report = report(vec![Finding::package("tools/a", Reason::ImportFailed, "x")]);
+        assert_eq!(report.outcome, Outcome::Partial);
+        assert_eq!(report.exclude(), ["tools/a"]);
+    }
+
+    #[test]
+    fn a_package_that_was_refused_before_the_scan_is_listed_as_not_ok() {
+        let report = report(vec![Finding::package(
+            "tools/c",
+            Reason::SymlinkRefused,
+            "x",
+        )]);
+        assert_eq!(report.packages.len(), 3);
+        assert_eq!(report.outcome, Outcome::Partial);
+    }
+
+    #[test]
+    fn a_failed_golden_call_fails_the_revision() {
+        let report = report(vec![Finding::group(Reason::GoldenFailed, "x")]);
+        assert_eq!(report.outcome, Outcome::Failed);
+        assert!(report.desired_state().is_none());
+    }
+}

@@ -1,0 +1,429 @@
+//! Running `uv`: in a process group of its own, bounded in time, output and disk, and its words
+//! turned into a reason.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+
+use ramen_group::Reason;
+
+use super::index::IndexConfig;
+use super::log::{RunLog, cut};
+
+/// Bytes of one output stream that are kept.
+const OUTPUT: usize = 8 << 20;
+/// Bytes of a message in the errors list.
+const MESSAGE: usize = 1500;
+/// How often a growing folder is measured.
+const MEASURE: Duration = Duration::from_millis(250);
+
+/// The installer, ready to run.
+pub(crate) struct Uv {
+    /// The program.
+    pub(crate) program: PathBuf,
+    /// Where packages come from.
+    pub(crate) config: IndexConfig,
+    /// The Python that packages are for.
+    pub(crate) python: PathBuf,
+    /// Working directory: a scratch folder, so that no `uv.toml` or `pyproject.toml` is found.
+    pub(crate) scratch: PathBuf,
+    /// When to give up.
+    pub(crate) deadline: Instant,
+    /// Where its words go.
+    pub(crate) log: RunLog,
+}
+
+/// A folder that is measured while the installer fills it.
+pub(crate) struct Watch<'a> {
+    /// The folder.
+    pub(crate) dir: &'a Path,
+    /// The most it may hold.
+    pub(crate) limit: u64,
+    /// Told of packages and bytes so far.
+    pub(crate) progress: &'a (dyn Fn(u64, u64) + Send + Sync),
+}
+
+/// Why the installer did not do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UvFault {
+    /// The reason for the errors list.
+    pub(crate) reason: Reason,
+    /// The installer's words, joined and bounded; without secrets.
+    pub(crate) message: String,
+    /// Where in the requirements the fault lies, when the installer said so.
+    pub(crate) offset: Option<usize>,
+}
+
+impl UvFault {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            offset: None,
+        }
+    }
+}
+
+enum Stop {
+    Deadline,
+    TooLarge(u64),
+}
+
+impl Uv {
+    /// Runs one command and gives its stdout.
+    pub(crate) async fn run(
+        &self,
+        args: &[OsString],
+        env: &[(&str, &str)],
+        watch: Option<Watch<'_>>,
+    ) -> Result<String, UvFault> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(args)
+            .env_clear()
+            .envs(&self.config.env)
+            .envs(env.iter().copied())
+            .env("NO_COLOR", "1")
+            .env("UV_NO_PROGRESS", "1")
+            .env("UV_PYTHON_DOWNLOADS", "never")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .current_dir(&self.scratch)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| {
+            let program = self.program.display();
+            UvFault::new(
+                Reason::InstallerMissing,
+                format!("cannot start {program}: {error}"),
+            )
+        })?;
+        let group = Group(child.id());
+        let stdout = read_bounded(child.stdout.take());
+        let stderr = read_bounded(child.stderr.take());
+        let ended = async {
+            let (stdout, stderr, status) = tokio::join!(stdout, stderr, child.wait());
+            (stdout, stderr, status)
+        };
+        let result = tokio::select! {
+            ended = ended => Ok(ended),
+            stop = self.stop(watch.as_ref()) => Err(stop),
+        };
+        match result {
+            Ok((stdout, stderr, status)) => {
+                group.disarm();
+                self.log.lines("uv", &stderr);
+                match status {
+                    Ok(status) if status.success() => Ok(stdout),
+                    Ok(_) => Err(self.explain(&stderr)),
+                    Err(error) => Err(UvFault::new(Reason::InstallFailed, error.to_string())),
+                }
+            }
+            Err(stop) => {
+                drop(group);
+                reap(child).await;
+                Err(match stop {
+                    Stop::Deadline => UvFault::new(
+                        Reason::InstallTimeout,
+                        "the deadline passed while the installer was still at work",
+                    ),
+                    Stop::TooLarge(bytes) => UvFault::new(
+                        Reason::DepsTooLarge,
+                        too_large(bytes, watch.map_or(0, |watch| watch.limit)),
+                    ),
+                })
+            }
+        }
+    }
+
+    async fn stop(&self, watch: Option<&Watch<'_>>) -> Stop {
+        let deadline = tokio::time::sleep_until(self.deadline.into());
+        tokio::pin!(deadline);
+        let mut ticks = tokio::time::interval(MEASURE);
+        loop {
+            tokio::select! {
+                () = &mut deadline => return Stop::Deadline,
+                _ = ticks.tick(), if watch.is_some() => {
+                    let Some(watch) = watch else { continue };
+                    let dir = watch.dir.to_owned();
+                    let measured = tokio::task::spawn_blocking(move || measure(&dir)).await;
+                    let (packages, bytes) = measured.unwrap_or_default();
+                    if bytes > watch.limit {
+                        return Stop::TooLarge(bytes);
+                    }
+                    (watch.progress)(packages, bytes);
+                }
+            }
+        }
+    }
+
+    fn explain(&self, stderr: &str) -> UvFault {
+        let mut fault = explain(stderr);
+        fault.message = cut(&self.log.clean(&fault.message), MESSAGE);
+        fault
+    }
+}
+
+/// The message of [`Reason::DepsTooLarge`].
+pub(crate) fn too_large(bytes: u64, limit: u64) -> String {
+    use super::progress::size;
+    format!(
+        "the requirements take more than {} ({} so far)",
+        size(limit),
+        size(bytes)
+    )
+}
+
+/// Kills a process group unless disarmed.
+struct Group(Option<u32>);
+
+impl Group {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let pid = self
+            .0
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // ESRCH: it ended by itself.
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+async fn reap(mut child: Child) {
+    let _ = child.wait().await;
+}
+
+/// Reads to the end, keeps the first bytes.
+async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut pipe) = pipe else {
+        return String::new();
+    };
+    let mut kept = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(n) = pipe.read(&mut buffer).await {
+        if n == 0 {
+            break;
+        }
+        let room = OUTPUT.saturating_sub(kept.len());
+        kept.extend_from_slice(&buffer[..n.min(room)]);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// Installed packages and bytes in a folder.
+pub(crate) fn measure(dir: &Path) -> (u64, u64) {
+    let (mut packages, mut bytes) = (0, 0);
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        // Files come and go while the installer works.
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_dir() {
+                if entry.file_name().to_string_lossy().ends_with(".dist-info") {
+                    packages += 1;
+                }
+                folders.push(entry.path());
+            } else {
+                bytes += entry.metadata().map_or(0, |meta| meta.len());
+            }
+        }
+    }
+    (packages, bytes)
+}
+
+/// Reads what `uv` printed when it failed.
+pub(crate) fn explain(stderr: &str) -> UvFault {
+    let mut parts: Vec<String> = Vec::new();
+    let mut found = false;
+    for line in stderr.lines() {
+        let text = line
+            .trim_start_matches([' ', '│', '╰', '├', '─', '▶'])
+            .trim();
+        let starts = text
+            .strip_prefix("error:")
+            .or_else(|| text.strip_prefix('×'));
+        let starts = starts.or_else(|| {
+            text.strip_prefix("cause:")
+                .or_else(|| text.strip_prefix("Caused by:"))
+        });
+        if let Some(rest) = starts {
+            found = true;
+            parts.push(rest.trim().to_owned());
+        } else if line.contains("╰─▶") || text.starts_with("hint:") {
+            parts.push(text.to_owned());
+        } else if found && !text.is_empty() && !text.starts_with("warning:") {
+            if let Some(last) = parts.last_mut() {
+                last.push(' ');
+                last.push_str(text);
+            }
+        }
+    }
+    if parts.is_empty() {
+        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+        parts.push(
+            last.unwrap_or("the installer failed without a word")
+                .trim()
+                .to_owned(),
+        );
+    }
+    let whole = parts.join(": ");
+    let reason = classify(&whole);
+    let message = match reason {
+        Reason::RequirementsUnsatisfiable => {
+            parts.iter().skip(1).cloned().collect::<Vec<_>>().join(" ")
+        }
+        Reason::DiskFull => "no space left on the disk that the installer writes to".to_owned(),
+        _ => whole.clone(),
+    };
+    let message = if message.is_empty() {
+        whole.clone()
+    } else {
+        message
+    };
+    let offset = whole.split_once("at position ").and_then(|(_, rest)| {
+        rest.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
+    });
+    UvFault {
+        reason,
+        message: advise(message, &whole),
+        offset,
+    }
+}
+
+fn classify(text: &str) -> Reason {
+    let has = |needles: &[&str]| needles.iter().any(|needle| text.contains(needle));
+    if has(&[
+        "No space left on device",
+        "Disk quota exceeded",
+        "os error 28",
+        "os error 122",
+    ]) {
+        Reason::DiskFull
+    } else if has(&["Hash mismatch", "hash mismatch"]) {
+        Reason::HashMismatch
+    } else if has(&[
+        "Couldn't parse requirement",
+        "Unsupported requirement",
+        "Unexpected '",
+    ]) {
+        Reason::RequirementsInvalid
+    } else if has(&[
+        "could not be queried",
+        "Failed to fetch",
+        "Request failed after",
+        "error sending request",
+    ]) {
+        Reason::IndexUnreachable
+    } else if has(&["No solution found", "unsatisfiable"]) {
+        Reason::RequirementsUnsatisfiable
+    } else {
+        Reason::InstallFailed
+    }
+}
+
+fn advise(mut message: String, whole: &str) -> String {
+    let only_source = [
+        "no usable wheels",
+        "has no wheels",
+        "no wheels with",
+        "building source distributions is disabled",
+        "building from source is disabled",
+    ];
+    if only_source.iter().any(|words| whole.contains(words)) {
+        message
+            .push_str(" (only wheels are installed unless sources are allowed: `--allow-sdist`)");
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_is_told_in_the_resolvers_words() {
+        let fault = explain(
+            "Using CPython 3.11.7\nerror: No solution found when resolving dependencies\n  cause: Because you require beta==1.0 and beta>=2, we can\n         conclude that your requirements are unsatisfiable.\n",
+        );
+        assert_eq!(fault.reason, Reason::RequirementsUnsatisfiable);
+        assert_eq!(
+            fault.message,
+            "Because you require beta==1.0 and beta>=2, we can conclude that your requirements are unsatisfiable."
+        );
+    }
+
+    #[test]
+    fn the_older_form_with_a_tree_is_read_too() {
+        let fault = explain(
+            "  × No solution found when resolving dependencies:\n  ╰─▶ Because a was not found,\n      we can conclude.\n",
+        );
+        assert_eq!(fault.reason, Reason::RequirementsUnsatisfiable);
+        assert_eq!(fault.message, "Because a was not found, we can conclude.");
+    }
+
+    #[test]
+    fn causes_are_joined() {
+        let fault = explain(
+            "error: Request failed after 3 retries in 7.5s\n  cause: Failed to fetch: http://127.0.0.1:9/simple/alpha/\n  cause: Connection refused (os error 111)\n",
+        );
+        assert_eq!(fault.reason, Reason::IndexUnreachable);
+        assert_eq!(
+            fault.message,
+            "Request failed after 3 retries in 7.5s: Failed to fetch: http://127.0.0.1:9/simple/alpha/: Connection refused (os error 111)"
+        );
+    }
+
+    #[test]
+    fn a_hash_mismatch_names_the_package_and_both_hashes() {
+        let fault = explain(
+            "error: Failed to download `beta==1.0`\n  cause: Hash mismatch for `beta==1.0`\n\n         Expected:\n           sha256:00\n\n         Computed:\n           sha256:03\n",
+        );
+        assert_eq!(fault.reason, Reason::HashMismatch);
+        assert!(
+            fault.message.contains("beta==1.0") && fault.message.contains("sha256:03"),
+            "{}",
+            fault.message
+        );
+    }
+
+    #[test]
+    fn the_place_of_a_bad_line_is_found() {
+        let fault = explain(
+            "error: Couldn't parse requirement in `requirements.txt` at position 17\n  cause: Expected one of `@`\n",
+        );
+        assert_eq!(
+            (fault.reason, fault.offset),
+            (Reason::RequirementsInvalid, Some(17))
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_called_so() {
+        let fault = explain(
+            "error: Failed to install: x\n  cause: No space left on device (os error 28)\n",
+        );
+        assert_eq!(fault.reason, Reason::DiskFull);
+    }
+}

@@ -1,0 +1,305 @@
+//! Golden calls, `env.yaml`, secrets, progress and exit codes.
+
+use ramen_group::{Outcome, Reason};
+use serde_json::{Value, json};
+
+use crate::kit::Kit;
+
+#[test]
+fn golden_calls_pass_by_text_by_subset_and_exactly() {
+    let kit = Kit::new();
+    let add =
+        "def add(a, b=1):\n    if a < 0:\n        raise ValueError('negative')\n    return a + b\n";
+    let input = json!({"a": {"type": "number"}, "b": {"type": "integer", "default": 1}});
+    kit.tool("add", add, &input);
+    kit.golden(&[
+        (
+            "add",
+            json!({"a": 1, "b": 2}),
+            json!({"text_contains": "3"}),
+        ),
+        (
+            "add",
+            json!({"a": 4}),
+            json!({"exact": {"content": [{"type": "text", "text": "5"}], "isError": false}}),
+        ),
+        (
+            "add",
+            json!({"a": -1}),
+            json!({"subset": {"isError": true, "content": [{"text": "ValueError: negative"}]}}),
+        ),
+    ]);
+    let ran = kit.deploy().ok();
+    assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (3, 0));
+}
+
+#[test]
+fn a_golden_call_that_fails_fails_the_revision_and_names_the_case() {
+    let kit = Kit::with_tool();
+    kit.golden(&[
+        ("ping", json!({}), json!({"text_contains": "pong"})),
+        ("ping", json!({}), json!({"text_contains": "pang"})),
+    ]);
+    let ran = kit.deploy();
+    let finding = ran.failed(Reason::GoldenFailed);
+    assert!(
+        finding.message.starts_with("`case 1`: "),
+        "{}",
+        finding.message
+    );
+    assert!(finding.message.contains("pang"), "{}", finding.message);
+    assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (1, 1));
+    assert!(ran.report.desired_state().is_none());
+}
+
+#[test]
+fn golden_calls_with_bad_arguments_or_of_unknown_tools_are_judged_as_a_callers_are() {
+    let kit = Kit::new();
+    kit.tool(
+        "twice",
+        "def twice(n):\n    return n * 2\n",
+        &json!({"n": {"type": "number"}}),
+    );
+    kit.golden(&[
+        ("twice", json!({"n": "2"}), json!({"text_contains": "4"})),
+        ("nobody", json!({}), json!({"text_contains": ""})),
+    ]);
+    let ran = kit.deploy();
+    assert_eq!(ran.report.outcome, Outcome::Failed);
+    let messages: Vec<_> = ran
+        .report
+        .errors
+        .iter()
+        .map(|f| f.message.clone())
+        .collect();
+    assert!(
+        messages
+            .iter()
+            .any(|m| m.contains("`case 0`") && m.contains("`n`")),
+        "{messages:?}"
+    );
+    assert!(
+        messages
+            .iter()
+            .any(|m| m.contains("`case 1`") && m.contains("nobody")),
+        "{messages:?}"
+    );
+}
+
+#[test]
+fn a_golden_call_without_end_is_given_up_and_the_next_one_runs_in_a_new_host() {
+    let kit = Kit::with_tool();
+    kit.tool("spin", "def spin():\n    while True: pass\n", &json!({}));
+    kit.tool(
+        "die",
+        "import os\n\ndef die():\n    os._exit(3)\n",
+        &json!({}),
+    );
+    let path = kit.path("repo/mcp/tools/spin/spin.json");
+    let mut descriptor: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    descriptor["timeout_seconds"] = json!(1);
+    std::fs::write(&path, descriptor.to_string()).unwrap();
+    let any = json!({"text_contains": ""});
+    kit.golden(&[
+        ("spin", json!({}), any.clone()),
+        ("die", json!({}), any),
+        ("ping", json!({}), json!({"text_contains": "pong"})),
+    ]);
+    let ran = kit.deploy();
+    assert_eq!(
+        (ran.report.golden.passed, ran.report.golden.failed),
+        (1, 2),
+        "{:?}",
+        ran.errors()
+    );
+    let messages: Vec<_> = ran
+        .report
+        .errors
+        .iter()
+        .map(|f| f.message.clone())
+        .collect();
+    assert!(messages[0].contains("no answer within"), "{messages:?}");
+    assert!(messages[1].contains("exit code 3"), "{messages:?}");
+}
+
+#[test]
+fn env_yaml_is_exported_before_the_import_and_a_missing_secret_skips_its_key_with_a_warning() {
+    let mut kit = Kit::new();
+    kit.write(
+        "env.yaml",
+        "PLAIN: hello\nTOKEN: \"x-{{$g.TOKEN}}\"\nABSENT: \"{{$g.ABSENT}}\"\n",
+    );
+    let code = "import os\nAT_IMPORT = os.environ.get('PLAIN')\n\ndef env(a):\n    return [AT_IMPORT, os.environ.get('TOKEN'), 'ABSENT' in os.environ, a]\n";
+    kit.tool("env", code, &json!({"a": {"type": "string"}}));
+    kit.golden(&[(
+        "env",
+        json!({"a": "{{$g.TOKEN}}"}),
+        json!({"text_contains": r#"["hello","x-t0ken-value",false,"t0ken-value"]"#}),
+    )]);
+    kit.set("RAMEN_SECRET_G__TOKEN", "t0ken-value");
+    let ran = kit.deploy_with(&["--secrets-from-env"]).ok();
+    let skipped: Vec<_> = ran
+        .report
+        .warnings
+        .iter()
+        .filter(|w| w.reason == Reason::EnvSkipped)
+        .collect();
+    assert_eq!(skipped.len(), 1, "{skipped:?}");
+    assert!(skipped[0].message.contains("ABSENT"), "{skipped:?}");
+
+    // Without the flag the code gets no secret at all.
+    let ran = kit.deploy();
+    assert_eq!(ran.report.outcome, Outcome::Failed);
+    assert_eq!(
+        ran.report
+            .warnings
+            .iter()
+            .filter(|w| w.reason == Reason::EnvSkipped)
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn secrets_are_in_no_report_and_no_output() {
+    let mut kit = Kit::with_tool();
+    let leak = "import os, sys\nV = os.environ['RAMEN_SECRET_G__KEY']\nprint('printed', V)\nprint(V, file=sys.stderr)\n";
+    kit.tool(
+        "prints",
+        &format!("{leak}\ndef prints():\n    raise ValueError('sent ' + V)\n"),
+        &json!({}),
+    );
+    kit.tool(
+        "raises",
+        &format!("{leak}\nraise RuntimeError('key ' + V)\n"),
+        &json!({}),
+    );
+    kit.golden(&[(
+        "prints",
+        json!({}),
+        json!({"text_contains": "nothing like it"}),
+    )]);
+    kit.set("RAMEN_SECRET_G__KEY", "s3cr3t-value");
+    let ran = kit.deploy_with(&["--secrets-from-env", "--progress", "json"]);
+    let whole = format!(
+        "{}{}{}",
+        serde_json::to_string(&ran.report).unwrap(),
+        ran.stdout,
+        ran.stderr
+    );
+    assert!(!whole.contains("s3cr3t-value"), "{whole}");
+    assert!(
+        ran.report.log.contains("[tools/prints] printed ***"),
+        "{}",
+        ran.report.log
+    );
+    assert!(
+        ran.entry("tools/raises")
+            .message
+            .contains("RuntimeError: key ***"),
+        "{:?}",
+        ran.errors()
+    );
+}
+
+#[test]
+fn progress_is_one_json_object_a_line_and_nothing_else_is_on_stdout() {
+    let kit = Kit::with_tool();
+    crate::wheel::simple(&kit.wheels(), "alpha", "1.0", &[]);
+    kit.requirements("alpha\n");
+    kit.tool(
+        "loud",
+        "print('at import')\n\ndef loud():\n    print('in call')\n    return 1\n",
+        &json!({}),
+    );
+    kit.golden(&[("loud", json!({}), json!({"text_contains": "1"}))]);
+    let ran = kit.deploy_with(&["--progress", "json"]).ok();
+    let events: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    for phase in ["check", "resolve", "install", "pack", "import", "test"] {
+        assert!(
+            events.iter().any(|event| event["phase"] == phase),
+            "{phase}: {}",
+            ran.stdout
+        );
+    }
+    assert!(
+        ran.report.log.contains("[tools/loud] at import"),
+        "{}",
+        ran.report.log
+    );
+    assert!(
+        ran.report.log.contains("[tools/loud] in call"),
+        "{}",
+        ran.report.log
+    );
+    let quiet = kit.deploy_with(&["--progress", "none"]).ok();
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn exit_codes_tell_ok_partial_failed_and_usage() {
+    let kit = Kit::with_tool();
+    assert_eq!(kit.deploy().code, 0);
+    kit.tool("bad", "raise ValueError('x')\n", &json!({}));
+    let partial = kit.deploy();
+    assert_eq!(
+        (partial.code, partial.report.outcome),
+        (3, Outcome::Partial)
+    );
+    assert_eq!(
+        partial.report.desired_state().unwrap().exclude,
+        ["tools/bad"]
+    );
+    std::fs::remove_dir_all(kit.path("repo/mcp/tools/ping")).unwrap();
+    assert_eq!(kit.deploy().code, 4);
+    assert_eq!(
+        kit.command(&["--no-such-flag"]).status().unwrap().code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn an_empty_group_and_a_folder_without_mcp_say_so() {
+    let kit = Kit::new();
+    kit.write("readme.txt", "nothing here");
+    kit.deploy().failed(Reason::NothingToServe);
+    std::fs::remove_dir_all(kit.path("repo/mcp")).unwrap();
+    kit.deploy().failed(Reason::McpFolderMissing);
+}
+
+#[test]
+fn a_python_without_a_host_names_those_there_are() {
+    let mut kit = Kit::with_tool();
+    kit.args = vec![];
+    let empty = kit.path("no-hosts");
+    std::fs::create_dir(&empty).unwrap();
+    let ran = kit.deploy_with(&["--host-dir", empty.to_str().unwrap()]);
+    assert!(
+        ran.failed(Reason::PythonUnavailable)
+            .message
+            .contains("3.11")
+    );
+}
+
+#[test]
+fn no_install_checks_the_files_and_starts_nothing() {
+    let mut kit = Kit::with_tool();
+    kit.requirements("surely-not-there\n");
+    kit.tool("bad", "raise ValueError('x')\n", &json!({}));
+    kit.set("RAMEN_UV", "/no/such/uv");
+    let ran = kit.deploy_with(&["--no-install"]).ok();
+    assert!(ran.report.deps.is_none() && ran.report.code.is_some());
+}
+
+#[test]
+fn pkg10_the_host_has_a_home_that_can_be_written() {
+    let kit = Kit::new();
+    let code = "import getpass, pathlib\n\ndef home():\n    p = pathlib.Path.home() / 'x'\n    p.write_text('1')\n    return p.read_text()\n";
+    kit.tool("home", code, &json!({}));
+    kit.golden(&[("home", json!({}), json!({"text_contains": "1"}))]);
+    kit.deploy().ok();
+}

@@ -1,0 +1,11 @@
+//! The deploy step with a real `uv` and real hosts. Packages come from wheels that the tests write
+//! themselves, from a folder or from an index on the loopback address, so that nothing depends on
+//! the outside and an outage is a real one.
+
+mod group;
+mod index;
+mod kit;
+mod packages;
+mod requirements;
+mod store;
+mod wheel;

@@ -1,0 +1,234 @@
+//! What is reused, what heals, and what a killed run leaves.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use ramen_group::Reason;
+use serde_json::json;
+
+use crate::index::{Index, Manner};
+use crate::kit::{Kit, uv};
+use crate::wheel::simple;
+
+/// A group with one requirement, and an installer that counts its runs.
+fn counted() -> (Kit, impl Fn(&Kit) -> Vec<String>) {
+    let mut kit = Kit::with_tool();
+    simple(&kit.wheels(), "alpha", "1.0", &[]);
+    kit.requirements("alpha\n");
+    let script = kit.path("counting-uv");
+    let log = kit.path("uv-runs");
+    let text = format!(
+        "#!/bin/sh\necho \"$1 $2\" >> {}\nexec {} \"$@\"\n",
+        log.display(),
+        uv().display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    kit.set("RAMEN_UV", script.to_str().unwrap());
+    let runs = |kit: &Kit| {
+        let text = std::fs::read_to_string(kit.path("uv-runs")).unwrap_or_default();
+        let _ = std::fs::remove_file(kit.path("uv-runs"));
+        text.lines().map(str::to_owned).collect()
+    };
+    (kit, runs)
+}
+
+#[test]
+fn a_code_only_push_starts_no_installer_and_reuses_the_layer() {
+    let (kit, runs) = counted();
+    let first = kit.deploy().ok();
+    assert_eq!(runs(&kit), ["pip compile", "pip install"]);
+    kit.tool(
+        "more",
+        "import alpha\n\ndef more():\n    return alpha.VERSION\n",
+        &json!({}),
+    );
+    kit.golden(&[("more", json!({}), json!({"text_contains": "1.0"}))]);
+    let second = kit.deploy().ok();
+    assert_eq!(runs(&kit), [""; 0]);
+    assert_eq!(first.report.deps, second.report.deps);
+    assert_eq!(first.report.lock, second.report.lock);
+}
+
+#[test]
+fn a_comment_in_the_requirements_changes_nothing_and_a_refresh_resolves_again() {
+    let (kit, runs) = counted();
+    let first = kit.deploy().ok();
+    runs(&kit);
+    kit.requirements("# a comment\nalpha   # here too\n");
+    kit.deploy().ok();
+    assert_eq!(runs(&kit), [""; 0]);
+    // The same lock comes out: nothing is installed.
+    let again = kit.deploy_with(&["--refresh"]).ok();
+    assert_eq!(runs(&kit), ["pip compile"]);
+    assert_eq!(first.report.deps, again.report.deps);
+    // A newer version is taken only then.
+    simple(&kit.wheels(), "alpha", "2.0", &[]);
+    assert_eq!(kit.deploy().ok().report.lock, first.report.lock);
+    let newer = kit.deploy_with(&["--refresh"]).ok();
+    assert!(newer.report.lock.unwrap().starts_with("alpha==2.0"));
+}
+
+#[test]
+fn two_requirement_texts_with_one_lock_share_one_layer() {
+    let (kit, runs) = counted();
+    let first = kit.deploy().ok();
+    runs(&kit);
+    kit.requirements("alpha==1.0\n");
+    let second = kit.deploy().ok();
+    assert_eq!(runs(&kit), ["pip compile"]);
+    assert_eq!(first.report.deps, second.report.deps);
+}
+
+#[test]
+fn a_corrupt_or_lost_layer_is_built_again() {
+    let (kit, runs) = counted();
+    let first = kit.deploy().ok().report.deps.unwrap();
+    let blob = |digest: &str| {
+        kit.path("store/blobs").join(format!(
+            "{}.tar.zst",
+            digest.strip_prefix("sha256:").unwrap()
+        ))
+    };
+    let path = blob(&first.digest);
+    let good = std::fs::read(&path).unwrap();
+    // The same length, other bytes.
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 0xff;
+    for damage in [Some(&bad[..]), Some(&good[..middle]), None] {
+        match damage {
+            Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        std::fs::remove_dir_all(kit.path("store/unpacked")).unwrap();
+        runs(&kit);
+        let healed = kit.deploy().ok().report.deps.unwrap();
+        assert_eq!(runs(&kit), ["pip install"], "no new resolution is needed");
+        assert!(blob(&healed.digest).exists());
+    }
+}
+
+#[test]
+fn a_version_that_the_index_withdrew_is_resolved_again() {
+    let (kit, _) = counted();
+    kit.deploy().ok();
+    std::fs::remove_file(kit.wheels().join("alpha-1.0-py3-none-any.whl")).unwrap();
+    simple(&kit.wheels(), "alpha", "1.1", &[]);
+    // The layer is there: the withdrawn version still serves.
+    kit.deploy().ok();
+    std::fs::remove_dir_all(kit.path("store/blobs")).unwrap();
+    std::fs::remove_dir_all(kit.path("store/unpacked")).unwrap();
+    std::fs::remove_dir_all(kit.path("uv-cache")).unwrap();
+    let ran = kit.deploy().ok();
+    assert!(ran.report.lock.unwrap().starts_with("alpha==1.1"));
+}
+
+#[test]
+fn a_run_killed_in_the_middle_leaves_nothing_that_counts_and_the_next_heals() {
+    let mut kit = Kit::with_tool();
+    let index = Index::start(Manner::Hang);
+    let find_links = kit.wheels().display().to_string();
+    simple(&kit.wheels(), "alpha", "1.0", &[]);
+    kit.requirements("alpha\n");
+    kit.unset("PIP_NO_INDEX");
+    kit.set("PIP_INDEX_URL", &index.url("u:p"));
+    let mut child = kit.command(&["--progress", "none"]).spawn().unwrap();
+    let work = kit.path("out").join(format!("work-{}", child.id()));
+    await_that("the resolution began", || {
+        work.join("scratch/requirements.txt").exists()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(work.exists() && !kit.path("out/report.json").exists());
+
+    kit.unset("PIP_INDEX_URL");
+    kit.set("PIP_NO_INDEX", "1");
+    kit.set("PIP_FIND_LINKS", &find_links);
+    kit.deploy().ok();
+    assert!(!work.exists());
+}
+
+#[test]
+fn a_signal_stops_the_run_with_its_installer() {
+    let mut kit = Kit::with_tool();
+    let index = Index::start(Manner::Hang);
+    kit.requirements("alpha\n");
+    kit.unset("PIP_NO_INDEX");
+    kit.unset("PIP_FIND_LINKS");
+    kit.set("PIP_INDEX_URL", &index.url("u:p"));
+    let mut child = kit.command(&["--progress", "none"]).spawn().unwrap();
+    let work = kit.path("out").join(format!("work-{}", child.id()));
+    await_that("the resolution began", || {
+        work.join("scratch/requirements.txt").exists()
+    });
+    let installers = || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let of_this_run = |entry: std::fs::DirEntry| {
+            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&work))
+        };
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
+            .filter(|_| true)
+            .map(of_this_run)
+            .filter(|found| *found)
+            .count()
+    };
+    await_that("the installer started", || installers() > 0);
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(!work.exists(), "the scratch folder is gone");
+    await_that("the installer is gone", || installers() == 0);
+}
+
+#[test]
+fn a_code_layer_of_the_store_is_deployed_by_its_name_and_a_missing_one_is_an_entry() {
+    let kit = Kit::with_tool();
+    let code = kit.deploy().ok().report.code.unwrap();
+    let run = |layer: &str| {
+        let out = kit.path("out2");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ramen-worker"));
+        command
+            .args([
+                "deploy",
+                "--progress",
+                "none",
+                "--code-layer",
+                layer,
+                "--python",
+                "3.11",
+            ])
+            .arg("--store")
+            .arg(kit.path("store"))
+            .arg("--out")
+            .arg(&out)
+            .arg("--host-dir")
+            .arg(crate::kit::bin_dir());
+        let status = command.status().unwrap();
+        let report = std::fs::read(out.join("report.json")).unwrap();
+        let report: ramen_group::Report = serde_json::from_slice(&report).unwrap();
+        (status.code(), report)
+    };
+    let (status, report) = run(&format!("{}@{}", code.key, code.digest));
+    assert_eq!(status, Some(0), "{report:#?}");
+    assert_eq!(report.code.as_ref(), Some(&code));
+    let (status, report) = run(&format!("{}@sha256:{}", code.key, "0".repeat(64)));
+    assert_eq!(status, Some(4));
+    assert_eq!(report.errors[0].reason, Reason::LayerMissing);
+}
+
+/// Waits for a condition; the limit only guards against a hang.
+fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "still not so: {what}"
+        );
+        std::thread::yield_now();
+    }
+}
