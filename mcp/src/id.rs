@@ -46,27 +46,27 @@ impl RequestId {
 
     /// The id of a text.
     pub fn text(id: &str) -> Self {
-        let raw = serde_json::to_vec(id).expect("a string can be written as JSON");
         Self {
-            raw: Bytes::from(raw),
+            raw: Bytes::from(serde_json::Value::from(id).to_string()),
         }
     }
 
     /// The JSON token, byte for byte.
     pub fn raw(&self) -> &str {
-        std::str::from_utf8(&self.raw)
-            .expect("checked to be a JSON string or digits when it was made")
+        checked(std::str::from_utf8(&self.raw))
     }
 
     /// The id by value.
     pub fn key(&self) -> IdKey {
         match safe_integer(&self.raw) {
             Some(number) => IdKey::Int(number),
-            None => IdKey::Text(
-                serde_json::from_slice(&self.raw).expect("checked to be a JSON string when made"),
-            ),
+            None => IdKey::Text(checked(serde_json::from_slice(&self.raw))),
         }
     }
+}
+
+fn checked<T, E: fmt::Debug>(token: Result<T, E>) -> T {
+    token.expect("a token is checked to be a JSON string or digits when an id is made of it")
 }
 
 /// The value of a plain integer token within the safe range.
@@ -74,7 +74,8 @@ fn safe_integer(raw: &[u8]) -> Option<i64> {
     let digits = raw.strip_prefix(b"-").unwrap_or(raw);
     let plain = match digits {
         [] => false,
-        [b'0', rest @ ..] => rest.is_empty(),
+        // `-0` is a float to some peers.
+        [b'0', rest @ ..] => rest.is_empty() && raw.len() == 1,
         digits => digits.len() <= 16 && digits.iter().all(u8::is_ascii_digit),
     };
     if !plain {

@@ -18,10 +18,10 @@ pub fn progress(token: &ProgressToken, payload: &[u8]) -> Option<Bytes> {
     let progress = found.get(0).filter(|json| is_number(json))?;
     let mut params = format!(r#"{{"progressToken":{},"progress":{progress}"#, token.raw());
     if let Some(total) = found.get(1).filter(|json| is_number(json)) {
-        params += &format!(r#","total":{total}"#);
+        params.extend([r#","total":"#, total]);
     }
     if let Some(message) = found.get(2).filter(|json| text(json).is_some()) {
-        params += &format!(r#","message":{message}"#);
+        params.extend([r#","message":"#, message]);
     }
     params.push('}');
     Some(notification(method::PROGRESS, &params))

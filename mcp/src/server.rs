@@ -55,6 +55,8 @@ impl Default for Options {
 pub struct Server {
     catalog: Arc<dyn Catalog>,
     options: Options,
+    /// JSON of who the server is.
+    info_json: Arc<str>,
     /// Members that end every modern result.
     modern_tail: String,
     /// `ttlMs` and `cacheScope` of lists.
@@ -87,8 +89,9 @@ impl Server {
         } else {
             "private"
         };
+        let info_json = answer::info_json(catalog.server_info());
         Self {
-            modern_tail: answer::modern_tail(catalog.server_info()),
+            modern_tail: answer::modern_tail(&info_json),
             list_cache: format!(r#""ttlMs":{},"cacheScope":"{scope}""#, options.list_ttl_ms),
             tools: Listing::tools(tools, &outputs),
             resources: Listing::new(catalog.resources(), |resource| &resource.name),
@@ -103,6 +106,7 @@ impl Server {
                     .collect(),
             ),
             outputs,
+            info_json: info_json.into(),
             options,
             catalog,
         }
@@ -146,7 +150,9 @@ impl Server {
         let reply = match (&*request.method, era) {
             (method::TOOLS_CALL, _) => return self.call_tool(request, era, connection),
             (method::RESOURCES_READ, _) => return self.read_resource(request, era, connection),
-            (method::LISTEN, Era::Modern) => return listen::start(request),
+            (method::LISTEN, Era::Modern) => {
+                return listen::start(request, Arc::clone(&self.info_json));
+            }
             (method::TOOLS_LIST, _) => self.list(request, era, "tools", &self.tools)?,
             (method::RESOURCES_LIST, _) => self.list(request, era, "resources", &self.resources)?,
             (method::TEMPLATES_LIST, _) => {
@@ -200,6 +206,3 @@ impl std::fmt::Debug for Server {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

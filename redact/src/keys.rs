@@ -17,10 +17,7 @@ impl KeyDigest {
 
     /// Eight hex digits that name the key in an audit log without giving it away.
     pub fn fingerprint(&self) -> String {
-        self.0[..4]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        crate::hex_lower(&self.0[..4])
     }
 }
 
@@ -113,7 +110,7 @@ pub fn bearer_token(header: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let token = rest.trim_ascii();
-    let plain = !token.is_empty() && !token.iter().any(|byte| byte.is_ascii_whitespace());
+    let plain = !token.is_empty() && !token.iter().any(u8::is_ascii_whitespace);
     plain.then_some(token)
 }
 

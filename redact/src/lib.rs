@@ -12,3 +12,12 @@ pub use secret::Secret;
 
 /// What stands where a secret stood.
 pub const MARKER: &str = "***";
+
+/// Bytes as lower-case hex digits.
+fn hex_lower(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}

@@ -128,7 +128,143 @@ impl<'de> Deserialize<'de> for SafeUrl {
     }
 }
 
-/// Masks credentials of every URL inside a text: `https://user:pass@host` becomes `https://***@host`.
+/// Masks the credentials of every URL inside a text: `https://user:pass@host` becomes
+/// `https://***@host`, `?token=abc` becomes `?token=***`. For messages of programs that quote URLs.
 pub fn mask_urls(text: &str) -> Cow<'_, str> {
-    Cow::Borrowed(text)
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(found) = rest.find("://") {
+        let (before, after) = rest.split_at(found + 3);
+        let end = after.find(ends_url).unwrap_or(after.len());
+        let (url, next) = after.split_at(end);
+        out.push_str(before);
+        mask_one(url, &mut out);
+        rest = next;
+    }
+    if rest.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+fn ends_url(char: char) -> bool {
+    char.is_whitespace() || matches!(char, '"' | '\'' | '<' | '>' | '`')
+}
+
+/// What follows `://`, up to the end of the URL.
+fn mask_one(url: &str, out: &mut String) {
+    let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
+    // A password that nobody encoded may hold a slash, so the last `@` before the query counts.
+    let query = url.find('?').unwrap_or(url.len());
+    let at = url[..authority].rfind('@').or_else(|| {
+        url[..query]
+            .rfind('@')
+            .filter(|at| url[..*at].contains(':') && !host_like(&url[..authority]))
+    });
+    let rest = match at {
+        Some(at) => {
+            out.push_str(MARKER);
+            &url[at..]
+        }
+        None => url,
+    };
+    match rest.split_once('?') {
+        Some((path, query)) => {
+            out.push_str(path);
+            out.push('?');
+            out.push_str(&mask_query(query));
+        }
+        None => out.push_str(rest),
+    }
+}
+
+/// Whether this reads as `host` or `host:port`, so that an `@` behind it belongs to the path.
+fn host_like(authority: &str) -> bool {
+    match authority.rsplit_once(':') {
+        None => true,
+        Some((_, port)) => {
+            port.bytes().all(|byte| byte.is_ascii_digit()) || authority.ends_with(']')
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_credentials() {
+        for (url, shown) in [
+            (
+                "https://user:pa%40ss@git.example/x.git",
+                "https://***@git.example/x.git",
+            ),
+            (
+                "https://ghp_token@git.example/x.git",
+                "https://***@git.example/x.git",
+            ),
+            ("https://:pass@git.example/", "https://***@git.example/"),
+            (
+                "https://git.example/x?ref=main&access_token=abc",
+                "https://git.example/x?ref=main&access_token=***",
+            ),
+            (
+                "https://s3.example/?X-Amz-Signature=ab&X-Amz-Cred%65ntial=cd",
+                "https://s3.example/?X-Amz-Signature=***&X-Amz-Cred%65ntial=***",
+            ),
+            (
+                "https://git.example:8443/a?b=c#d",
+                "https://git.example:8443/a?b=c#d",
+            ),
+            ("ssh://git@git.example/x.git", "ssh://***@git.example/x.git"),
+        ] {
+            let url = SafeUrl::parse(url).unwrap();
+            assert_eq!(url.to_string(), shown);
+            assert_eq!(format!("{url:?}"), shown);
+            assert_eq!(serde_json::to_string(&url).unwrap(), format!("{shown:?}"));
+            assert_eq!(
+                SafeUrl::parse(shown).unwrap().to_string(),
+                shown,
+                "shown twice"
+            );
+        }
+    }
+
+    #[test]
+    fn the_url_itself_is_still_there_for_who_needs_it() {
+        let url: SafeUrl = "https://user:pass@git.example/x".parse().unwrap();
+        assert_eq!(url.expose().password(), Some("pass"));
+        assert_eq!(
+            url.without_credentials().expose().as_str(),
+            "https://git.example/x"
+        );
+    }
+
+    #[test]
+    fn a_bad_url_is_not_quoted_in_the_error() {
+        let error = SafeUrl::parse("https://user:hunter2@[")
+            .unwrap_err()
+            .to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn urls_inside_a_text_lose_their_credentials() {
+        for (text, shown) in [
+            (
+                "fatal: https://u:p@h/x and ssh://k@h2/y.",
+                "fatal: https://***@h/x and ssh://***@h2/y.",
+            ),
+            ("'https://u:p/q@h/x' failed", "'https://***@h/x' failed"),
+            (
+                "see https://h/@scope/pkg?token=abc",
+                "see https://h/@scope/pkg?token=***",
+            ),
+            ("see https://h:80/@scope/pkg", "see https://h:80/@scope/pkg"),
+        ] {
+            assert_eq!(mask_urls(text), shown);
+        }
+        assert!(matches!(mask_urls("no url, mail a@b"), Cow::Borrowed(_)));
+    }
 }

@@ -37,8 +37,8 @@ impl<T: AsRef<[u8]>> PartialEq for Secret<T> {
 
 impl<T: AsRef<[u8]>> Eq for Secret<T> {}
 
-impl<T> From<T> for Secret<T> {
-    fn from(value: T) -> Self {
+impl From<String> for Secret {
+    fn from(value: String) -> Self {
         Self(value)
     }
 }

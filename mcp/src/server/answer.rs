@@ -72,9 +72,13 @@ pub(super) fn put_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
         .expect("our types have string keys and a Vec takes any bytes");
 }
 
+/// JSON of who the server is.
+pub(super) fn info_json(info: &Implementation) -> String {
+    serde_json::to_string(info).expect("strings can be written as JSON")
+}
+
 /// The members that end every modern result.
-pub(super) fn modern_tail(info: &Implementation) -> String {
-    let info = serde_json::to_string(info).expect("strings can be written as JSON");
+pub(super) fn modern_tail(info: &str) -> String {
     format!(
         r#""resultType":"complete","_meta":{{"{}":{info}}}"#,
         meta_key::SERVER_INFO

@@ -1,5 +1,7 @@
 //! `subscriptions/listen`: which changes a modern client hears of.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -16,7 +18,7 @@ const FILTER: [&str; 4] = [
     "resourceSubscriptions",
 ];
 
-pub(super) fn start(request: &Request<'_>) -> Result<Step, McpError> {
+pub(super) fn start(request: &Request<'_>, server_info: Arc<str>) -> Result<Step, McpError> {
     let filter = request
         .params
         .notifications()
@@ -50,6 +52,7 @@ pub(super) fn start(request: &Request<'_>) -> Result<Step, McpError> {
         tools: flag(0)?,
         prompts: flag(1)?,
         resources: flag(2)?,
+        server_info,
     }))
 }
 
@@ -87,7 +90,9 @@ impl Listen {
 
     /// The last message of the stream, when the server ends it.
     pub fn end(&self) -> Bytes {
-        let (id, meta) = (self.id.raw(), subscription(&self.id));
+        let id = self.id.raw();
+        let (subscription, info) = (meta_key::SUBSCRIPTION_ID, meta_key::SERVER_INFO);
+        let meta = format!(r#"{{"{subscription}":{id},"{info}":{}}}"#, self.server_info);
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{meta}}}}}"#
         );

@@ -1,5 +1,7 @@
 //! `tools/call` and `resources/read`: on the way in, and on the way out.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -14,7 +16,7 @@ use crate::code;
 use crate::envelope::{Request, text};
 use crate::era::{Connection, Era};
 use crate::error::{McpError, clip, quoted};
-use crate::id::ProgressToken;
+use crate::id::{ProgressToken, RequestId};
 use crate::meta::LogLevel;
 use crate::model::{ContentBlock, Json, ResourceContents};
 use crate::outcome::Outcome;
@@ -37,7 +39,7 @@ impl Output {
             #[serde(rename = "type")]
             kind: Option<serde_json::Value>,
         }
-        match schema.map(|schema| schema.to::<Root>()) {
+        match schema.map(Json::to::<Root>) {
             None => Self::None,
             Some(Ok(Root { kind: Some(kind) })) if kind == "object" => Self::Object,
             Some(_) => Self::Value,
@@ -90,7 +92,7 @@ impl Server {
             },
             Err(fault) if era.is_modern() => {
                 let text = fault.to_string();
-                return Ok(Step::Reply(self.tool_error(request.id.clone(), era, &text)));
+                return Ok(Step::Reply(self.tool_error(&request.id, era, &text)));
             }
             Err(fault) => return Err(bad_argument(&fault)),
         };
@@ -143,38 +145,41 @@ impl Server {
         let output = self.outputs.get(call.tool).copied().unwrap_or(Output::None);
         let wanted = output.structured(call.era);
         let value = match outcome {
-            Outcome::Error(message) => return self.tool_error(call.id.clone(), call.era, message),
+            Outcome::Error(message) => return self.tool_error(&call.id, call.era, message),
             Outcome::Text(_) | Outcome::Json(_) if !wanted => None,
             Outcome::Text(text) => match as_value(output, text) {
                 Ok(value) => Some(value),
                 Err(message) => return self.mismatch(call, &message),
             },
             Outcome::Json(bytes) => match raw_json(bytes) {
-                Some(value) => Some(std::borrow::Cow::Borrowed(value)),
-                None => return call.error(&not_json()),
+                Some(value) => Some(Cow::Borrowed(value)),
+                None => return call.error(&unusable()),
             },
             Outcome::Content(_) | Outcome::Blob(_) if wanted => {
                 return self.mismatch(call, "the tool built content instead of a value");
             }
             Outcome::Content(_) | Outcome::Blob(_) => None,
         };
-        if let Some(value) = &value
-            && let Err(message) = self.catalog.check_output(call.tool, value)
-        {
-            return self.mismatch(call, &message);
+        if let Some(value) = &value {
+            if output == Output::Object && !value.starts_with('{') {
+                return self.mismatch(call, "it is not an object");
+            }
+            if let Err(message) = self.catalog.check_output(call.tool, value) {
+                return self.mismatch(call, &message);
+            }
         }
         let mut answer = self.answer(&call.id, room(outcome) + self.modern_tail.len());
         match outcome {
             Outcome::Text(text) | Outcome::Error(text) => text_content(&mut answer, text),
             Outcome::Json(bytes) => match raw_json(bytes) {
                 Some(text) => text_content(&mut answer, text),
-                None => return call.error(&not_json()),
+                None => return call.error(&unusable()),
             },
             Outcome::Content(bytes) => match content_array(bytes) {
                 Some(blocks) => {
                     answer.member("content", |out| out.extend_from_slice(blocks.as_bytes()));
                 }
-                None => return call.error(&not_json()),
+                None => return call.error(&unusable()),
             },
             Outcome::Blob(bytes) => {
                 let name = &self.catalog.tools()[call.tool].name;
@@ -194,7 +199,7 @@ impl Server {
         }
         if let Some(value) = &value {
             answer.member("structuredContent", |out| {
-                out.extend_from_slice(value.as_bytes())
+                out.extend_from_slice(value.as_bytes());
             });
         }
         answer.raw_members(r#""isError":false"#);
@@ -203,11 +208,11 @@ impl Server {
 
     fn mismatch(&self, call: &ToolCall, message: &str) -> Bytes {
         let text = format!("OutputMismatch: the result is not what `output` declares: {message}");
-        self.tool_error(call.id.clone(), call.era, &text)
+        self.tool_error(&call.id, call.era, &text)
     }
 
-    fn tool_error(&self, id: crate::id::RequestId, era: Era, message: &str) -> Bytes {
-        let mut answer = self.answer(&id, message.len() + 64 + self.modern_tail.len());
+    fn tool_error(&self, id: &RequestId, era: Era, message: &str) -> Bytes {
+        let mut answer = self.answer(id, message.len() + 64 + self.modern_tail.len());
         text_content(&mut answer, message);
         answer.raw_members(r#""isError":true"#);
         answer.finish(era)
@@ -245,14 +250,14 @@ impl Server {
                         ..base(Some("application/json"))
                     }]
                 }
-                None => return read.error(&not_json()),
+                None => return read.error(&unusable()),
             },
             Outcome::Content(bytes) => match serde_json::from_slice::<Vec<ContentBlock>>(bytes) {
                 Ok(blocks) => blocks
                     .into_iter()
                     .map(|block| contents_of(block, &base(None)))
                     .collect(),
-                Err(_) => return read.error(&not_json()),
+                Err(_) => return read.error(&unusable()),
             },
             Outcome::Error(message) => {
                 let error = McpError::internal(message.to_owned());
@@ -296,10 +301,10 @@ fn text_content(answer: &mut Answer<'_>, text: &str) {
 }
 
 /// A returned string as a structured value: itself, or the object it spells when one is declared.
-fn as_value(output: Output, text: &str) -> Result<std::borrow::Cow<'_, str>, String> {
+fn as_value(output: Output, text: &str) -> Result<Cow<'_, str>, String> {
     if output == Output::Object {
         return match raw_json(text.as_bytes()).filter(|json| json.starts_with('{')) {
-            Some(json) => Ok(std::borrow::Cow::Borrowed(json)),
+            Some(json) => Ok(Cow::Borrowed(json)),
             None => Err("a string is not an object".to_owned()),
         };
     }
@@ -326,8 +331,8 @@ fn content_array(bytes: &[u8]) -> Option<&str> {
         .and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 
-fn not_json() -> McpError {
-    McpError::internal("the host returned something that is not JSON")
+fn unusable() -> McpError {
+    McpError::internal("the code returned something that cannot be sent")
 }
 
 /// About how long the result gets.

@@ -1,5 +1,7 @@
 //! What a message asks of the transport.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::catalog::ResourceTarget;
@@ -75,6 +77,8 @@ pub struct Listen {
     pub prompts: bool,
     /// Wants to hear of resources.
     pub resources: bool,
+    /// JSON of who the server is, for the final result.
+    pub(super) server_info: Arc<str>,
 }
 
 /// A list that can change.
