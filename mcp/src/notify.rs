@@ -7,7 +7,7 @@ use crate::envelope::{members, text};
 use crate::id::{ProgressToken, RequestId};
 use crate::meta::LogLevel;
 use crate::names::method;
-use crate::server::ListKind;
+use crate::server::{ListKind, one_line};
 
 /// `notifications/progress`: `payload` is `{"progress":..,"total"?,"message"?}` as the host sent it.
 /// `None` when it is no such object. That progress rises is the sender's part.
@@ -33,7 +33,7 @@ pub fn log_message(wanted: LogLevel, payload: &[u8]) -> Option<Bytes> {
     let payload = std::str::from_utf8(payload).ok()?;
     let found = members(payload, &["level", "logger", "data"]).ok()?;
     let level = LogLevel::parse(&text(found.get(0)?)?)?;
-    let data = found.get(2)?;
+    let data = one_line(found.get(2)?);
     if level < wanted {
         return None;
     }

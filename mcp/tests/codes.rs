@@ -397,6 +397,11 @@ fn notifications_are_built_from_what_the_host_sends() {
         Some(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"notice","logger":"a","data":{"k":1}}}"#.to_owned())
     );
     assert_eq!(notify::log_message(LogLevel::Warning, log), None);
+    let broken = text(notify::log_message(
+        LogLevel::Info,
+        b"{\"level\":\"info\",\"data\":[\n1]}",
+    ));
+    assert!(!broken.unwrap().contains('\n'), "a message is one line");
     for bad in [
         "",
         "{}",

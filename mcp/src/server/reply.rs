@@ -152,7 +152,7 @@ impl Server {
                 Err(message) => return self.mismatch(call, &message),
             },
             Outcome::Json(bytes) => match raw_json(bytes) {
-                Some(value) => Some(Cow::Borrowed(value)),
+                Some(value) => Some(value),
                 None => return call.error(&unusable()),
             },
             Outcome::Content(_) | Outcome::Blob(_) if wanted => {
@@ -172,7 +172,7 @@ impl Server {
         match outcome {
             Outcome::Text(text) | Outcome::Error(text) => text_content(&mut answer, text),
             Outcome::Json(bytes) => match raw_json(bytes) {
-                Some(text) => text_content(&mut answer, text),
+                Some(text) => text_content(&mut answer, &text),
                 None => return call.error(&unusable()),
             },
             Outcome::Content(bytes) => match content_array(bytes) {
@@ -244,7 +244,7 @@ impl Server {
             }
             Outcome::Json(bytes) => match raw_json(bytes) {
                 Some(json) => {
-                    let text = Some(json.to_owned());
+                    let text = Some(json.into_owned());
                     vec![ResourceContents {
                         text,
                         ..base(Some("application/json"))
@@ -304,7 +304,7 @@ fn text_content(answer: &mut Answer<'_>, text: &str) {
 fn as_value(output: Output, text: &str) -> Result<Cow<'_, str>, String> {
     if output == Output::Object {
         return match raw_json(text.as_bytes()).filter(|json| json.starts_with('{')) {
-            Some(json) => Ok(Cow::Borrowed(json)),
+            Some(json) => Ok(json),
             None => Err("a string is not an object".to_owned()),
         };
     }
@@ -315,20 +315,29 @@ fn as_value(output: Output, text: &str) -> Result<Cow<'_, str>, String> {
         .map_err(|_| "the string is not UTF-8".to_owned())
 }
 
-/// The text of one JSON value, checked.
-fn raw_json(bytes: &[u8]) -> Option<&str> {
+/// The text of one JSON value, checked, on one line.
+fn raw_json(bytes: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<&RawValue>(bytes)
         .ok()
-        .map(RawValue::get)
+        .map(|raw| one_line(raw.get()))
 }
 
-/// The text of a JSON array of objects, checked.
-fn content_array(bytes: &[u8]) -> Option<&str> {
-    let blocks: Vec<&RawValue> = serde_json::from_slice(bytes).ok()?;
-    let objects = blocks.iter().all(|block| block.get().starts_with('{'));
-    objects
-        .then_some(bytes)
-        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+/// The text of a JSON array of objects, checked, on one line.
+fn content_array(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let blocks: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+    blocks
+        .iter()
+        .all(|block| block.get().starts_with('{'))
+        .then(|| one_line(text))
+}
+
+/// In JSON a line break is white space between tokens and nothing else, so it can go.
+pub(crate) fn one_line(json: &str) -> Cow<'_, str> {
+    if json.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        return Cow::Owned(json.replace(['\n', '\r'], ""));
+    }
+    Cow::Borrowed(json)
 }
 
 fn unusable() -> McpError {
