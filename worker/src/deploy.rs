@@ -27,6 +27,7 @@ mod progress;
 mod requirements;
 mod run;
 mod uv;
+mod verdict;
 mod work;
 
 pub use progress::ProgressMode;

@@ -2,11 +2,23 @@
 //!
 //! [`HostProcess`] is one `ramen-host` child: spawned with a clean environment, loaded with one
 //! revision's packages, called, watched and ended. It knows nothing of gRPC, keys or generations, so
-//! the deploy step uses it as it is.
+//! the deploy step uses it as it is. [`pool::Pool`] holds the hosts of one generation: it picks a
+//! host for each call, bounds what each carries, and replaces what dies.
+
+mod channel;
+mod output;
+pub mod pool;
 
 mod process;
+mod spawner;
 
+pub(crate) use channel::lock;
+pub use channel::{CallHandle, CallOptions, HostEvent, Reply};
 pub use process::{
-    CallHandle, CallOptions, Death, HostError, HostEvent, HostProcess, HostSpec, Load, LoadLimits,
-    LoadPackage, LoadReport, LoadedPackage, OutputLine, PackageKind, Reply, ReplyStatus, Stats,
+    CallError, Death, EndCause, HostError, HostProcess, HostSpec, LoadLimits, OutputLine,
+    host_program,
+};
+pub use ramen_frame::{
+    Load, LoadPackage, Loaded as LoadReport, LoadedPackage, PackageKind, Stats,
+    Status as ReplyStatus,
 };

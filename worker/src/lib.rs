@@ -2,5 +2,19 @@
 //! protocol, and the deploy step (`deploy`). No Python is linked here; user code runs in
 //! `ramen-host` child processes, reached through [`hosts`].
 
+mod answer;
+pub mod config;
 pub mod deploy;
+pub mod gate;
+pub mod generation;
+mod health;
 pub mod hosts;
+mod listener;
+pub mod metrics;
+pub mod names;
+mod packages;
+mod page;
+pub mod serve;
+mod service;
+pub mod telemetry;
+mod wire;

@@ -13,12 +13,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Answer MCP calls of one group over gRPC.
+    Serve(Box<ramen_worker::config::ServeArgs>),
     /// Build the layers of one revision, check every package and write the report.
     Deploy(ramen_worker::deploy::DeployArgs),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Serve(args) => ramen_worker::serve::run(*args),
         Command::Deploy(args) => ramen_worker::deploy::run(args),
     }
 }

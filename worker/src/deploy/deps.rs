@@ -8,7 +8,6 @@
 //! the same inputs were resolved before; `--refresh` resolves again. A lock names each file by its
 //! hashes, so that the same key cannot mean other bytes.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,13 @@ use ramen_source::{Cache, Kind, Store};
 
 use super::host::Described;
 use super::progress::{Phase, Progress};
-use super::requirements::{Plan, normalise, wheel_name};
+use super::requirements::Plan;
 use super::uv::{Uv, UvFault, Watch, measure, too_large};
+
+mod local;
+mod lock;
+
+use lock::{packages, split_lock, with_pinned_hashes};
 
 /// Goes up when the same inputs would be locked or installed in another way.
 const FORMAT: &str = "ramen-deps-1";
@@ -240,78 +244,6 @@ impl Installer<'_> {
         Ok(lock)
     }
 
-    /// Builds folders and archives of the repo into wheels; from then on they are like any other.
-    async fn build_local(&self, plan: &mut Plan) -> Result<(), UvFault> {
-        if plan.local.is_empty() {
-            return Ok(());
-        }
-        let total = plan.local.len() as u64;
-        for (number, source) in plan.local.clone().into_iter().enumerate() {
-            let shown = source
-                .path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            self.progress.step(
-                Phase::Resolve,
-                number as u64,
-                Some(total),
-                None,
-                &format!("building {shown}"),
-            );
-            let out = self.uv.scratch.join(format!("built-{number}"));
-            // The repo itself stays as it is: builds write beside their sources.
-            let mut from = source.path.clone();
-            if from.is_dir() {
-                from = self.uv.scratch.join(format!("source-{number}"));
-                discard(&from);
-                copy_tree(&source.path, &from)
-                    .map_err(|error| io_fault("copying a local source", &error))?;
-            }
-            let mut args = args(["build", "--wheel", "--quiet", "--python"]);
-            args.push(self.uv.python.clone().into());
-            args.push("--out-dir".into());
-            args.push(out.clone().into());
-            args.extend(self.uv.config.flags.iter().map(OsString::from));
-            args.push(from.into());
-            self.uv
-                .run(&args, &[], None)
-                .await
-                .map_err(|fault| UvFault {
-                    message: format!("building {shown}: {}", fault.message),
-                    ..fault
-                })?;
-            let wheel = first_wheel(&out).ok_or_else(|| {
-                UvFault::new(
-                    Reason::InstallFailed,
-                    format!("building {shown} made no wheel"),
-                )
-            })?;
-            let file = wheel
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let (name, version) = wheel_name(&file).ok_or_else(|| {
-                UvFault::new(
-                    Reason::InstallFailed,
-                    format!("`{file}` is not the name of a wheel"),
-                )
-            })?;
-            let bytes =
-                std::fs::read(&wheel).map_err(|error| io_fault("reading a wheel", &error))?;
-            let hash = format!("sha256:{}", super::sha256_hex(&bytes));
-            plan.hashes.insert(name.clone(), BTreeSet::from([hash]));
-            plan.wheel_dirs.insert(out);
-            plan.push(
-                format!("{name}{}=={version}{}", source.extras, source.marker),
-                source.place,
-            );
-        }
-        Ok(())
-    }
-
     async fn install(
         &self,
         plan: &Plan,
@@ -457,7 +389,7 @@ impl Installer<'_> {
             let _ = writeln!(
                 text,
                 "{} {} {}",
-                tree_hash(&source.path),
+                local::tree_hash(&source.path),
                 source.extras,
                 source.marker
             );
@@ -492,102 +424,6 @@ fn finding(plan: &Plan, fault: UvFault) -> Finding {
         Some(place) => finding.at_path(place.path.clone()).at(place.line, 1),
         None => finding.at_path("mcp/requirements.txt"),
     }
-}
-
-/// The lines of a lock, each with its hashes.
-fn entries(lock: &str) -> Vec<(String, Vec<String>)> {
-    let mut entries: Vec<(String, Vec<String>)> = Vec::new();
-    for line in lock.lines() {
-        let text = line.trim().trim_end_matches('\\').trim_end();
-        if let Some(hash) = text.strip_prefix("--hash=") {
-            if let Some((_, hashes)) = entries.last_mut() {
-                hashes.push(hash.to_owned());
-            }
-        } else if !text.is_empty() && !text.starts_with(['#', '-']) {
-            entries.push((text.to_owned(), Vec::new()));
-        }
-    }
-    entries
-}
-
-fn render(entries: &[(String, Vec<String>)]) -> String {
-    let mut text = String::new();
-    for (requirement, hashes) in entries {
-        text.push_str(requirement);
-        for hash in hashes {
-            let _ = write!(text, " \\\n    --hash={hash}");
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// `uv pip compile` lists the hashes of the index whatever the file pins: the pinned ones count.
-fn with_pinned_hashes(lock: &str, pinned: &BTreeMap<String, BTreeSet<String>>) -> String {
-    let mut entries = entries(lock);
-    for (requirement, hashes) in &mut entries {
-        let end = requirement
-            .find(['=', '[', ' ', '@', ';'])
-            .unwrap_or(requirement.len());
-        if let Some(pinned) = pinned.get(&normalise(&requirement[..end])) {
-            *hashes = pinned.iter().cloned().collect();
-        }
-    }
-    render(&entries)
-}
-
-/// Entries with hashes, and those that cannot have one (version control).
-fn split_lock(lock: &str) -> (String, String) {
-    let (hashed, unhashed): (Vec<_>, Vec<_>) = entries(lock)
-        .into_iter()
-        .partition(|(_, hashes)| !hashes.is_empty());
-    (render(&hashed), render(&unhashed))
-}
-
-fn packages(lock: &str) -> u64 {
-    entries(lock).len() as u64
-}
-
-fn first_wheel(dir: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(dir).ok()?;
-    entries
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|e| e == "whl"))
-}
-
-fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_tree(&entry.path(), &target)?;
-        } else {
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
-}
-
-/// A hash of a file, or of all files of a folder with their names.
-fn tree_hash(path: &Path) -> String {
-    let mut files = BTreeMap::new();
-    let mut folders = vec![path.to_owned()];
-    while let Some(folder) = folders.pop() {
-        match std::fs::read_dir(&folder) {
-            Ok(entries) => folders.extend(entries.flatten().map(|entry| entry.path())),
-            Err(_) => {
-                let bytes = std::fs::read(&folder).unwrap_or_default();
-                files.insert(folder, super::sha256_hex(&bytes));
-            }
-        }
-    }
-    super::sha256_hex(
-        format!("{files:?}")
-            .replace(&path.display().to_string(), "")
-            .as_bytes(),
-    )
 }
 
 fn discard(dir: &Path) {

@@ -1,26 +1,39 @@
 //! One host process: spawn, load, call, end.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use ramen_frame::{FrameError, Load, Loaded, Stats, ToHost};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
-/// What a host is started with. The environment is built from nothing: `PATH`, `LANG`, `TZ` of the
-/// front, `HOME` and `TMPDIR` as given here, the secrets and `env`.
+use super::channel::{CallHandle, CallOptions, Channel, Control, Pending, lock};
+use super::{output, spawner};
+
+/// After a host died: how long its last frames are waited for. A process that it forked can hold
+/// the socket open for ever.
+const LAST_FRAMES: Duration = Duration::from_millis(100);
+
+/// What a host is started with. Its environment is built from nothing: `PATH`, `LANG` and `TZ` of
+/// the front, `HOME` and `TMPDIR` as given here, the secrets and `env`.
 #[derive(Clone)]
 pub struct HostSpec {
     /// The `ramen-host-3.x` program.
     pub program: PathBuf,
     /// A writable folder: `HOME`, `TMPDIR` and the working directory of the host.
     pub home: PathBuf,
-    /// Calls at once in the host; also divides the cores among BLAS threads.
-    pub threads: u16,
     /// `RAMEN_SECRET_*` names and values.
     pub secrets: Vec<(String, String)>,
-    /// Further variables (`PYTHON*` and loader variables are refused).
+    /// Further variables.
     pub env: BTreeMap<String, String>,
     /// Where lines of stdout and stderr go; `None` discards them.
     pub output: Option<mpsc::Sender<OutputLine>>,
@@ -37,92 +50,6 @@ pub struct OutputLine {
     pub line: String,
     /// The package that ran, when exactly one did.
     pub package: Option<u32>,
-}
-
-/// The `LOAD` frame.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Load {
-    /// The group's name.
-    pub group: String,
-    /// The folder that contains `mcp/`'s content (the `mcp` folder itself).
-    pub code_dir: PathBuf,
-    /// The installed requirements.
-    pub deps_dir: Option<PathBuf>,
-    /// What to import, in this order.
-    pub packages: Vec<LoadPackage>,
-    /// `mcp/env.yaml`, resolved.
-    pub env: BTreeMap<String, String>,
-    /// Calls at once.
-    pub threads: u16,
-    /// `sys.setswitchinterval`.
-    pub switch_interval_ms: u16,
-}
-
-/// Whether a package answers `tools/call` or `resources/read`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PackageKind {
-    /// A tool.
-    Tool,
-    /// A resource.
-    Resource,
-}
-
-/// One package of a [`Load`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LoadPackage {
-    /// Its number in `CALL` frames.
-    pub id: u32,
-    /// Tool or resource.
-    pub kind: PackageKind,
-    /// Its name.
-    pub name: String,
-    /// Its folder under `code_dir`, such as `tools/calc`.
-    pub dir: String,
-    /// The function to call.
-    pub callable: String,
-    /// Every parameter.
-    pub params: Vec<String>,
-    /// The parameters without a default in the descriptor.
-    pub required: Vec<String>,
-}
-
-/// What the host says of one package.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LoadedPackage {
-    /// The number of the [`LoadPackage`].
-    pub id: u32,
-    /// True when it can be called.
-    pub ok: bool,
-    /// The reason's name when it cannot.
-    #[serde(default)]
-    pub reason: Option<String>,
-    /// One line for the author, not redacted.
-    #[serde(default)]
-    pub message: Option<String>,
-    /// True for `async def`.
-    #[serde(default, rename = "async")]
-    pub is_async: bool,
-    /// Milliseconds of its import.
-    #[serde(default)]
-    pub ms: u64,
-}
-
-/// The `LOADED` frame.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LoadReport {
-    /// One entry per package of the load.
-    pub packages: Vec<LoadedPackage>,
-    /// Threads that run after the imports.
-    #[serde(default)]
-    pub threads: u32,
-    /// The full Python version.
-    #[serde(default)]
-    pub python: String,
 }
 
 /// How long a load may take.
@@ -151,13 +78,74 @@ impl Default for LoadLimits {
 pub enum Death {
     /// `exit(code)`.
     Exited(i32),
-    /// Ended by this signal.
+    /// Ended by this signal, not by us.
     Signalled(i32),
-    /// It closed or broke the channel and was killed for it.
+    /// It closed or broke the channel and was ended for it.
     Channel(String),
+    /// We ended it.
+    Ended(EndCause),
 }
 
-/// What can go wrong with a host.
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exit code {code}"),
+            Self::Signalled(signal) => write!(f, "signal {signal}"),
+            Self::Channel(why) => write!(f, "its channel was {why}"),
+            Self::Ended(cause) => write!(f, "{cause}"),
+        }
+    }
+}
+
+/// Why we ended a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndCause {
+    /// A call did not end after its deadline or its caller's leaving.
+    Overdue,
+    /// It grew over the memory limit.
+    Memory,
+    /// It had answered as many calls as one host may.
+    Recycled,
+    /// Its revision is served no more, or the worker stops.
+    Retired,
+    /// Its packages did not load in time.
+    Load,
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Overdue => "ended because a call did not return",
+            Self::Memory => "ended over its memory limit",
+            Self::Recycled => "recycled",
+            Self::Retired => "retired",
+            Self::Load => "ended because a load took too long",
+        })
+    }
+}
+
+/// Why a call has no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The host died while the call ran in it.
+    #[error("the host process died while the call ran ({0})")]
+    Crashed(Death),
+    /// The host was ended for another call's sake.
+    #[error("the host process was restarted ({0})")]
+    Restarted(EndCause),
+    /// The host had died before; the call was not sent.
+    #[error("the host process is not running ({0})")]
+    Gone(Death),
+    /// The arguments do not fit into a frame; the call was not sent.
+    #[error("arguments of {0} bytes are too large for a host")]
+    TooLarge(usize),
+    /// The host does not read what it is sent, or its calls were given up.
+    #[error("the host process does not take calls")]
+    Busy,
+}
+
+/// What can go wrong with a host as a whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -178,101 +166,233 @@ pub enum HostError {
         /// The limit.
         limit: Duration,
     },
-    /// The load as a whole took longer than [`LoadLimits::total`]; the host was killed.
+    /// The host did not begin to load, or the whole load took too long; it was killed.
     #[error("the load took longer than {limit:?}")]
     LoadTimeout {
         /// The limit.
         limit: Duration,
     },
     /// The host ended; `package` was being imported, if one was.
-    #[error("the host ended: {death:?}")]
+    #[error("the host process ended ({death})")]
     Died {
         /// How.
         death: Death,
         /// The package that was being imported.
         package: Option<u32>,
     },
-    /// A frame could not be read or was larger than the protocol allows.
-    #[error("the host broke the protocol: {0}")]
-    Protocol(String),
+    /// A frame could not be written.
+    #[error("cannot write a frame")]
+    Frame(#[source] FrameError),
 }
 
-/// The status byte of a `RESULT`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplyStatus {
-    /// UTF-8 text: the callable returned a `str`.
-    Text,
-    /// JSON.
-    Json,
-    /// A JSON array of MCP content blocks.
-    Content,
-    /// UTF-8 `Type: message`, not yet redacted.
-    Error,
-    /// Raw bytes.
-    Blob,
+/// The program for one Python version in the host directory.
+pub fn host_program(dir: &Path, python: &str) -> PathBuf {
+    dir.join(format!("ramen-host-{python}"))
 }
 
-/// The `RESULT` of one call.
-#[derive(Debug, Clone)]
-pub struct Reply {
-    /// What the payload is.
-    pub status: ReplyStatus,
-    /// The payload.
-    pub payload: Bytes,
+struct Shared {
+    channel: Arc<Channel>,
+    pid: Pid,
+    /// `None` once reaped: from then on the id may be somebody else's.
+    child: Mutex<Option<Child>>,
+    ended_for: Mutex<Option<EndCause>>,
+    death: watch::Sender<Option<Death>>,
 }
 
-/// What a call says before its result.
-#[derive(Debug, Clone)]
-pub enum HostEvent {
-    /// JSON `{"progress","total"?,"message"?}`.
-    Progress(Bytes),
-    /// JSON `{"level","logger"?,"data"}`, not yet redacted.
-    Log(Bytes),
-}
+impl Shared {
+    fn kill(&self, cause: Option<EndCause>) {
+        let child = lock(&self.child);
+        if child.is_some() {
+            if let Some(cause) = cause {
+                lock(&self.ended_for).get_or_insert(cause);
+            }
+            // ESRCH: everything in the group ended by itself.
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        }
+    }
 
-/// The `STATS` frame.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Stats {
-    /// Calls that run or wait in the host.
-    #[serde(default)]
-    pub in_flight: u32,
-    /// Threads of the process.
-    #[serde(default)]
-    pub threads: u32,
-    /// Calls since the start.
-    #[serde(default)]
-    pub calls: u64,
-}
-
-/// Options of one call.
-#[derive(Default)]
-pub struct CallOptions {
-    /// Where progress and log lines go; without it they are dropped.
-    pub events: Option<mpsc::Sender<HostEvent>>,
+    /// Waits for the end, takes the group down with it and reaps.
+    async fn reap(&self, pidfd: OwnedFd) -> Death {
+        // SAFETY: an `OwnedFd` is an open descriptor, always the same one, and nothing but the
+        // `AsyncFd` owns it until it is dropped.
+        #[expect(unsafe_code, reason = "registering a descriptor of our own")]
+        let registered = unsafe { AsyncFd::register(pidfd) };
+        let ended = match registered {
+            Ok(fd) => fd.readable().await.map(drop),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = ended {
+            tracing::error!(%error, "cannot watch a host process; it is ended");
+            self.kill(None);
+        }
+        let mut child = lock(&self.child);
+        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        let status = child.take().map(|mut child| child.wait());
+        match status {
+            Some(Ok(status)) => match (status.code(), status.signal()) {
+                (Some(code), _) => Death::Exited(code),
+                (None, signal) => Death::Signalled(signal.unwrap_or_default()),
+            },
+            _ => Death::Channel("lost".into()),
+        }
+    }
 }
 
 /// A running host. Dropping it kills the host and everything in its process group.
 pub struct HostProcess {
-    _private: (),
+    shared: Arc<Shared>,
+    control: tokio::sync::Mutex<mpsc::UnboundedReceiver<Control>>,
 }
 
 impl HostProcess {
     /// Starts the program with its end of the channel as fd 3.
     pub async fn spawn(spec: &HostSpec) -> Result<Self, HostError> {
-        let _ = spec;
-        todo!("skeleton")
+        let failed = |source| HostError::Spawn {
+            program: spec.program.display().to_string(),
+            source,
+        };
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+        ours.set_nonblocking(true).map_err(failed)?;
+        let stream = UnixStream::from_std(ours).map_err(failed)?;
+        let mut child = spawner::spawn(spawner::Order {
+            program: spec.program.clone(),
+            args: Vec::new(),
+            env: environment(spec),
+            cwd: spec.home.clone(),
+            channel: theirs.into(),
+        })
+        .await
+        .map_err(failed)?;
+        let pid = Pid::from_child(&child);
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let watched = rustix::process::pidfd_open(pid, PidfdFlags::empty());
+        let (channel, reader) = Channel::new(stream);
+        let shared = Arc::new(Shared {
+            channel: Arc::new(channel),
+            pid,
+            child: Mutex::new(Some(child)),
+            ended_for: Mutex::new(None),
+            death: watch::Sender::new(None),
+        });
+        let (control_in, control) = mpsc::unbounded_channel();
+        let host = Self {
+            shared: Arc::clone(&shared),
+            control: tokio::sync::Mutex::new(control),
+        };
+        // From here on a drop of `host` ends the process.
+        let pidfd = watched.map_err(|error| failed(error.into()))?;
+        host.watch(pidfd, reader, control_in);
+        for (pipe, stderr) in [
+            (stdout.map(OwnedFd::from), false),
+            (stderr.map(OwnedFd::from), true),
+        ] {
+            if let Some(pipe) = pipe {
+                host.forward(pipe, stderr, spec.output.clone());
+            }
+        }
+        Ok(host)
+    }
+
+    fn watch(
+        &self,
+        pidfd: OwnedFd,
+        reader: tokio::net::unix::OwnedReadHalf,
+        control: mpsc::UnboundedSender<Control>,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let mut reading = tokio::spawn(async move {
+            let why = shared.channel.read(reader, control).await;
+            shared.kill(None);
+            why
+        });
+        let shared = Arc::clone(&self.shared);
+        let writing = tokio::spawn(async move { shared.channel.write_blocked().await });
+        let shared = Arc::clone(&self.shared);
+        let climbing = tokio::spawn(async move { climb(&shared).await });
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let status = shared.reap(pidfd).await;
+            let broken = timeout(LAST_FRAMES, &mut reading).await;
+            reading.abort();
+            writing.abort();
+            climbing.abort();
+            let cause = *lock(&shared.ended_for);
+            let killed = status == Death::Signalled(Signal::KILL.as_raw());
+            let death = match (cause, broken) {
+                (Some(cause), _) => Death::Ended(cause),
+                (None, Ok(Ok(why))) if killed && why != "closed by the host" => Death::Channel(why),
+                _ => status,
+            };
+            let error = match cause {
+                Some(cause) => CallError::Restarted(cause),
+                None => CallError::Crashed(death.clone()),
+            };
+            shared.channel.close(&death, &error);
+            shared.death.send_replace(Some(death));
+        });
+    }
+
+    fn forward(&self, pipe: OwnedFd, stderr: bool, output: Option<mpsc::Sender<OutputLine>>) {
+        let pid = self.pid();
+        let channel = Arc::downgrade(&self.shared.channel);
+        output::read_lines(pipe, move |line| {
+            if let Some(output) = &output {
+                let package = channel.upgrade().and_then(|channel| channel.only_package());
+                // A full queue means that nobody reads fast enough: the line is dropped.
+                let _ = output.try_send(OutputLine {
+                    pid,
+                    stderr,
+                    line,
+                    package,
+                });
+            }
+        });
     }
 
     /// Sends `LOAD` and waits for `LOADED`. `importing` is told of each package before its import.
+    /// When it takes too long the host is killed.
     pub async fn load(
         &self,
         load: &Load,
         limits: LoadLimits,
-        importing: impl FnMut(u32),
-    ) -> Result<LoadReport, HostError> {
-        let _ = (load, limits, importing);
-        todo!("skeleton")
+        mut importing: impl FnMut(u32),
+    ) -> Result<Loaded, HostError> {
+        let mut control = self.control.lock().await;
+        self.shared.channel.load(load).map_err(HostError::Frame)?;
+        let begin = Instant::now();
+        let mut package = None;
+        loop {
+            let step = if package.is_some() {
+                limits.package
+            } else {
+                limits.start
+            };
+            let left = limits.total.saturating_sub(begin.elapsed());
+            match timeout(step.min(left), control.recv()).await {
+                Ok(Some(Control::Importing(id))) => {
+                    package = Some(id);
+                    importing(id);
+                }
+                Ok(Some(Control::Loaded(loaded))) => return Ok(loaded),
+                Ok(Some(Control::Stats(_))) => {}
+                Ok(None) => {
+                    let death = self.died().await;
+                    return Err(HostError::Died { death, package });
+                }
+                Err(_) => {
+                    self.kill(EndCause::Load);
+                    return Err(match package {
+                        Some(id) if step < left => HostError::ImportTimeout { id, limit: step },
+                        Some(_) => HostError::LoadTimeout {
+                            limit: limits.total,
+                        },
+                        None => HostError::LoadTimeout {
+                            limit: step.min(limits.total),
+                        },
+                    });
+                }
+            }
+        }
     }
 
     /// Sends one call; `arguments` is a JSON object. Fails at once when the host is gone.
@@ -281,46 +401,137 @@ impl HostProcess {
         package: u32,
         arguments: &[u8],
         options: CallOptions,
-    ) -> Result<CallHandle, HostError> {
-        let _ = (package, arguments, options);
-        todo!("skeleton")
+    ) -> Result<CallHandle, CallError> {
+        let (pending, answer) = Pending::new(package, options);
+        self.shared
+            .channel
+            .submit(pending, arguments)
+            .map_err(|(_, error)| error)?;
+        Ok(CallHandle {
+            answer,
+            channel: Arc::clone(&self.shared.channel),
+            done: false,
+        })
     }
 
     /// The process id.
     pub fn pid(&self) -> u32 {
-        todo!("skeleton")
+        self.shared.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Calls that it was sent and has not answered.
+    pub fn in_flight(&self) -> usize {
+        self.shared.channel.running()
+    }
+
+    pub(super) fn channel(&self) -> &Arc<Channel> {
+        &self.shared.channel
     }
 
     /// `SIGKILL` to the whole process group.
-    pub fn kill(&self) {
-        todo!("skeleton")
+    pub fn kill(&self, cause: EndCause) {
+        self.shared.kill(Some(cause));
     }
 
     /// Waits until the process ended and was reaped.
     pub async fn died(&self) -> Death {
-        todo!("skeleton")
+        let mut death = self.shared.death.subscribe();
+        let seen = death
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|death| death.clone());
+        seen.unwrap_or(Death::Channel("lost".into()))
     }
 
     /// Asks for `STATS`.
-    pub async fn stats(&self) -> Result<Stats, HostError> {
-        todo!("skeleton")
+    pub async fn stats(&self, limit: Duration) -> Result<Stats, HostError> {
+        let mut control = self.control.lock().await;
+        self.shared
+            .channel
+            .send(&ToHost::Stats)
+            .map_err(HostError::Frame)?;
+        loop {
+            match timeout(limit, control.recv()).await {
+                Ok(Some(Control::Stats(stats))) => return Ok(stats),
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    return Err(HostError::Died {
+                        death: self.died().await,
+                        package: None,
+                    });
+                }
+                Err(_) => return Err(HostError::LoadTimeout { limit }),
+            }
+        }
+    }
+
+    /// Sends `EXIT`.
+    pub fn ask_to_end(&self) {
+        lock(&self.shared.ended_for).get_or_insert(EndCause::Retired);
+        // A host that is gone or does not read is killed by whoever asked.
+        let _ = self.shared.channel.send(&ToHost::Exit);
     }
 
     /// Sends `EXIT`, waits up to `grace` and kills what is left.
     pub async fn end(self, grace: Duration) -> Death {
-        let _ = grace;
-        todo!("skeleton")
+        self.ask_to_end();
+        if let Ok(death) = timeout(grace, self.died()).await {
+            return death;
+        }
+        self.kill(EndCause::Retired);
+        self.died().await
     }
 }
 
-/// A call in flight. Dropping it before the reply sends `CANCEL`.
-pub struct CallHandle {
-    _private: (),
+impl Drop for HostProcess {
+    fn drop(&mut self) {
+        self.shared.kill(Some(EndCause::Retired));
+    }
 }
 
-impl CallHandle {
-    /// The reply, or how the host was lost.
-    pub async fn reply(self) -> Result<Reply, HostError> {
-        todo!("skeleton")
+/// Ends the host when a call of a caller that left does not return.
+async fn climb(shared: &Shared) {
+    let mut next: Option<Instant> = None;
+    loop {
+        match next {
+            Some(at) => {
+                let at = tokio::time::Instant::from_std(at);
+                tokio::select! {
+                    () = tokio::time::sleep_until(at) => {}
+                    () = shared.channel.somebody_left() => {}
+                }
+            }
+            None => shared.channel.somebody_left().await,
+        }
+        let ladder = shared.channel.climb(Instant::now());
+        if ladder.kill {
+            shared.kill(Some(EndCause::Overdue));
+            return;
+        }
+        next = ladder.next;
     }
+}
+
+fn environment(spec: &HostSpec) -> Vec<(String, String)> {
+    let mut env: BTreeMap<String, String> = BTreeMap::new();
+    for name in ["PATH", "LANG", "TZ"] {
+        if let Some(value) = crate::config::inherited(name) {
+            env.insert(name.into(), value);
+        }
+    }
+    env.entry("PATH".into())
+        .or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
+    env.entry("LANG".into()).or_insert_with(|| "C.UTF-8".into());
+    let home = spec.home.display().to_string();
+    for name in ["HOME", "TMPDIR"] {
+        env.insert(name.into(), home.clone());
+    }
+    // Hosts already use every core; a pool of threads in each would only fight over them.
+    for name in ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
+        env.insert(name.into(), "1".into());
+    }
+    env.extend(spec.env.clone());
+    env.extend(spec.secrets.iter().cloned());
+    env.into_iter().collect()
 }

@@ -1,4 +1,7 @@
-use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::local::tree_hash;
+use super::lock::{packages, split_lock, with_pinned_hashes};
 
 const LOCK: &str = "alpha==1.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\nbeta[x]==2.0 ; python_version > '3' \\\n    --hash=sha256:cc\ngamma @ git+https://git.test/g@0123\n";
 

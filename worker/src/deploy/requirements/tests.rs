@@ -1,5 +1,7 @@
 use std::fs;
 
+use ramen_group::Reason;
+
 use super::*;
 
 fn read(files: &[(&str, &str)], allow_sources: bool) -> Plan {

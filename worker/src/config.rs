@@ -1,0 +1,439 @@
+//! Configuration of `serve`: flags and environment, read once, into values that are right.
+//!
+//! The only module that reads the environment. All faults are told in one message.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use ramen_group::{CidrSet, SecretTable};
+
+use crate::gate::{AddressRule, KeyFiles};
+use crate::names;
+
+/// A variable of our own environment that hosts inherit.
+pub(crate) fn inherited(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether traces are to be sent.
+pub(crate) fn traces_wanted() -> bool {
+    inherited(names::OTLP_ENDPOINT).is_some()
+}
+
+/// The secrets of a group, from the environment.
+pub(crate) fn secrets_of(group: &str) -> SecretTable {
+    let vars = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name
+            .into_string()
+            .ok()
+            .filter(|name| name.starts_with(names::SECRET_PREFIX))?;
+        match value.into_string() {
+            Ok(value) => Some((name, value)),
+            Err(_) => {
+                tracing::warn!(name, "a secret is not UTF-8 and is left out");
+                None
+            }
+        }
+    });
+    SecretTable::from_env(group, vars)
+}
+
+/// Arguments of `ramen-worker serve`.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the names are the flags")]
+pub struct ServeArgs {
+    /// Address and port of the gRPC services
+    #[arg(long, env = names::LISTEN, default_value = "127.0.0.1:50051", value_name = "ADDR")]
+    pub listen: String,
+    /// Address and port of /metrics, or `off`
+    #[arg(long, env = names::METRICS_LISTEN, default_value = "127.0.0.1:9090", value_name = "ADDR")]
+    pub metrics_listen: String,
+    /// Name of the group
+    #[arg(long, env = names::GROUP, default_value = "group", value_name = "NAME")]
+    pub group: String,
+    /// Zone of this worker, for logs
+    #[arg(long, env = names::ZONE, value_name = "NAME")]
+    pub zone: Option<String>,
+    /// Folder of key files; without keys every call is refused
+    #[arg(long, env = names::KEYS_DIR, value_name = "DIR")]
+    pub keys_dir: Option<PathBuf>,
+    /// One more key file
+    #[arg(long, env = names::KEYS_FILE, value_name = "FILE")]
+    pub keys_file: Option<PathBuf>,
+    /// File with the keys of the Admin service; without it Admin is refused
+    #[arg(long, env = names::ADMIN_KEY_FILE, value_name = "FILE")]
+    pub admin_key_file: Option<PathBuf>,
+    /// Ranges that may use Admin; unset: loopback, empty: nobody
+    #[arg(long, env = names::ADMIN_ALLOWED_CIDRS, value_name = "CIDRS")]
+    pub admin_allowed_cidrs: Option<String>,
+    /// Ranges that may call; unset: loopback, empty: nobody
+    #[arg(long, env = names::ALLOWED_CIDRS, value_name = "CIDRS")]
+    pub allowed_cidrs: Option<String>,
+    /// How many proxies stand before the worker
+    #[arg(long, env = names::TRUST_PROXY, default_value = "0", value_name = "HOPS")]
+    pub trust_proxy: String,
+    /// Ranges of those proxies; unset: any
+    #[arg(long, env = names::PROXY_CIDRS, value_name = "CIDRS")]
+    pub proxy_cidrs: Option<String>,
+    /// Calls at once in the whole process
+    #[arg(long, env = names::MAX_INFLIGHT, default_value = "256", value_name = "N")]
+    pub max_inflight: String,
+    /// Connections at once
+    #[arg(long, env = names::MAX_CONNECTIONS, default_value = "1024", value_name = "N")]
+    pub max_connections: String,
+    /// Longest time of one call
+    #[arg(long, env = names::CALL_TIMEOUT_SECS, default_value = "120", value_name = "SECS")]
+    pub call_timeout_secs: String,
+    /// Host processes; unset: one per core, at least two
+    #[arg(long, env = names::HOSTS, value_name = "N")]
+    pub hosts: Option<String>,
+    /// Calls at once in one host process
+    #[arg(long, env = names::HOST_THREADS, default_value = "8", value_name = "N")]
+    pub host_threads: String,
+    /// Resident memory at which a host is replaced; 0: never
+    #[arg(long, env = names::HOST_RSS_LIMIT_MIB, default_value = "0", value_name = "MIB")]
+    pub host_rss_limit_mib: String,
+    /// Calls after which a host is replaced; 0: never
+    #[arg(long, env = names::HOST_MAX_CALLS, default_value = "0", value_name = "N")]
+    pub host_max_calls: String,
+    /// Folder of the artifact store
+    #[arg(long, env = names::STORE, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// Folder for unpacked layers and home folders; unset: `unpacked` in the store
+    #[arg(long, env = names::CACHE_DIR, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+    /// File that says what to serve; watched
+    #[arg(long, env = names::DESIRED, value_name = "FILE")]
+    pub desired: Option<PathBuf>,
+    /// Folder of the `ramen-host-3.x` programs; unset: where this program lies
+    #[arg(long, env = names::HOST_DIR, value_name = "DIR")]
+    pub host_dir: Option<PathBuf>,
+    /// Certificate chain (PEM)
+    #[arg(long, env = names::TLS_CERT, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key (PEM)
+    #[arg(long, env = names::TLS_KEY, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// `1` offers gRPC reflection
+    #[arg(long, env = names::REFLECTION, default_value = "0", value_name = "0|1")]
+    pub reflection: String,
+    /// What is logged
+    #[arg(long, env = names::LOG, default_value = "info", value_name = "FILTER")]
+    pub log: String,
+    /// Seconds that calls in flight get after SIGTERM
+    #[arg(long, env = names::DRAIN_SECS, default_value = "25", value_name = "SECS")]
+    pub drain_secs: String,
+    /// File that is written once the ports are open
+    #[arg(long, env = names::ADDRESS_FILE, value_name = "FILE")]
+    pub address_file: Option<PathBuf>,
+}
+
+/// What `serve` runs with.
+pub struct Config {
+    /// gRPC address.
+    pub listen: SocketAddr,
+    /// Metrics address; `None`: off.
+    pub metrics_listen: Option<SocketAddr>,
+    /// The group's name.
+    pub group: String,
+    /// The zone, for logs.
+    pub zone: Option<String>,
+    /// Callers' keys.
+    pub keys: KeyFiles,
+    /// Administrators' keys.
+    pub admin_keys: KeyFiles,
+    /// Who may administer.
+    pub admin_ranges: CidrSet,
+    /// Who may call.
+    pub ranges: CidrSet,
+    /// How the caller's address is found.
+    pub address: AddressRule,
+    /// Calls at once.
+    pub max_inflight: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Longest call.
+    pub call_timeout: Duration,
+    /// Host processes.
+    pub hosts: usize,
+    /// Calls at once in each.
+    pub host_threads: usize,
+    /// Resident bytes at which a host is replaced.
+    pub host_max_rss: u64,
+    /// Calls after which a host is replaced.
+    pub host_max_calls: u64,
+    /// The artifact store.
+    pub store: PathBuf,
+    /// Unpacked layers.
+    pub cache_dir: PathBuf,
+    /// The desired-state file.
+    pub desired: Option<PathBuf>,
+    /// The host programs.
+    pub host_dir: PathBuf,
+    /// Certificate and key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whether reflection is offered.
+    pub reflection: bool,
+    /// The log filter.
+    pub log: String,
+    /// How long a stop may take.
+    pub drain: Duration,
+    /// Where the addresses are written.
+    pub address_file: Option<PathBuf>,
+    /// The group's secrets.
+    pub secrets: SecretTable,
+}
+
+/// All that is wrong with the configuration.
+#[derive(Debug)]
+pub struct ConfigFaults(Vec<String>);
+
+impl fmt::Display for ConfigFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the configuration is wrong:")?;
+        self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+    }
+}
+
+impl std::error::Error for ConfigFaults {}
+
+struct Reader(Vec<String>);
+
+impl Reader {
+    fn parse<T: FromStr + Default>(&mut self, name: &str, text: &str, wanted: &str) -> T {
+        text.trim().parse().unwrap_or_else(|_| {
+            self.0.push(format!("{name}: `{text}` is not {wanted}"));
+            T::default()
+        })
+    }
+
+    fn number(&mut self, name: &str, text: &str, min: u64, max: u64) -> u64 {
+        let wanted = format!("a number from {min} to {max}");
+        let number: u64 = self.parse(name, text, &wanted);
+        if !(min..=max).contains(&number) && !self.0.iter().any(|fault| fault.starts_with(name)) {
+            self.0.push(format!("{name}: `{text}` is not {wanted}"));
+        }
+        number
+    }
+
+    fn count(&mut self, name: &str, text: &str, min: u64, max: u64) -> usize {
+        usize::try_from(self.number(name, text, min, max)).unwrap_or(usize::MAX)
+    }
+
+    fn address(&mut self, name: &str, text: &str) -> SocketAddr {
+        text.trim().parse().unwrap_or_else(|_| {
+            self.0.push(format!(
+                "{name}: `{text}` is not an address and port like 127.0.0.1:50051"
+            ));
+            SocketAddr::from(([127, 0, 0, 1], 0))
+        })
+    }
+
+    fn ranges(&mut self, name: &str, text: Option<&str>) -> CidrSet {
+        let text = text.unwrap_or("127.0.0.0/8,::1");
+        CidrSet::parse_list(text).unwrap_or_else(|faults| {
+            self.0
+                .extend(faults.iter().map(|fault| format!("{name}: {fault}")));
+            CidrSet::default()
+        })
+    }
+}
+
+impl Config {
+    /// Checks the arguments and reads the secrets.
+    pub fn read(args: ServeArgs) -> Result<Self, ConfigFaults> {
+        let mut reader = Reader(Vec::new());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let ServeArgs {
+            listen,
+            metrics_listen,
+            group,
+            zone,
+            keys_dir,
+            keys_file,
+            admin_key_file,
+            admin_allowed_cidrs,
+            allowed_cidrs,
+            trust_proxy,
+            proxy_cidrs,
+            max_inflight,
+            max_connections,
+            call_timeout_secs,
+            hosts,
+            host_threads,
+            host_rss_limit_mib,
+            host_max_calls,
+            store,
+            cache_dir,
+            desired,
+            host_dir,
+            tls_cert,
+            tls_key,
+            reflection,
+            log,
+            drain_secs,
+            address_file,
+        } = args;
+        if store.is_none() {
+            reader.0.push(format!(
+                "{}: the folder of the artifact store must be named",
+                names::STORE
+            ));
+        }
+        let tls = match (tls_cert, tls_key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => {
+                let (cert, key) = (names::TLS_CERT, names::TLS_KEY);
+                reader
+                    .0
+                    .push(format!("{cert} and {key}: one without the other"));
+                None
+            }
+        };
+        if log.parse::<tracing_subscriber::EnvFilter>().is_err() {
+            reader
+                .0
+                .push(format!("{}: `{log}` is not a log filter", names::LOG));
+        }
+        let reflection = match reflection.trim() {
+            "1" | "true" => true,
+            "0" | "false" | "" => false,
+            other => {
+                reader.0.push(format!(
+                    "{}: `{other}` is neither 0 nor 1",
+                    names::REFLECTION
+                ));
+                false
+            }
+        };
+        let host_dir = host_dir.or_else(own_folder).unwrap_or_default();
+        let store = store.unwrap_or_default();
+        let config = Self {
+            listen: reader.address(names::LISTEN, &listen),
+            metrics_listen: (metrics_listen.trim() != "off")
+                .then(|| reader.address(names::METRICS_LISTEN, &metrics_listen)),
+            secrets: secrets_of(&group),
+            group,
+            zone,
+            keys: KeyFiles {
+                dir: keys_dir,
+                file: keys_file,
+            },
+            admin_keys: KeyFiles {
+                dir: None,
+                file: admin_key_file,
+            },
+            admin_ranges: reader.ranges(names::ADMIN_ALLOWED_CIDRS, admin_allowed_cidrs.as_deref()),
+            ranges: reader.ranges(names::ALLOWED_CIDRS, allowed_cidrs.as_deref()),
+            address: AddressRule {
+                hops: reader.count(names::TRUST_PROXY, &trust_proxy, 0, 20),
+                proxies: proxy_cidrs.map(|text| reader.ranges(names::PROXY_CIDRS, Some(&text))),
+            },
+            max_inflight: reader.count(names::MAX_INFLIGHT, &max_inflight, 1, 1_000_000),
+            max_connections: reader.count(names::MAX_CONNECTIONS, &max_connections, 1, 1_000_000),
+            call_timeout: Duration::from_secs(reader.number(
+                names::CALL_TIMEOUT_SECS,
+                &call_timeout_secs,
+                1,
+                86_400,
+            )),
+            hosts: hosts.map_or(cores.max(2), |text| {
+                reader.count(names::HOSTS, &text, 1, 1024)
+            }),
+            host_threads: reader.count(names::HOST_THREADS, &host_threads, 1, 512),
+            host_max_rss: 1024
+                * 1024
+                * reader.number(names::HOST_RSS_LIMIT_MIB, &host_rss_limit_mib, 0, 1 << 30),
+            host_max_calls: reader.number(names::HOST_MAX_CALLS, &host_max_calls, 0, u64::MAX),
+            cache_dir: cache_dir.unwrap_or_else(|| store.join("unpacked")),
+            store,
+            desired,
+            host_dir,
+            tls,
+            reflection,
+            log,
+            drain: Duration::from_secs(reader.number(names::DRAIN_SECS, &drain_secs, 0, 86_400)),
+            address_file,
+        };
+        if reader.0.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigFaults(reader.0))
+        }
+    }
+}
+
+/// The folder of the running program: where the hosts are installed too.
+pub(crate) fn own_folder() -> Option<PathBuf> {
+    std::env::current_exe()
+        .ok()?
+        .parent()
+        .map(Path::to_path_buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn read(args: &[&str]) -> Result<Config, ConfigFaults> {
+        let args = ["serve", "--store", "/tmp/store"].iter().chain(args);
+        Config::read(Command::parse_from(args).serve)
+    }
+
+    #[test]
+    fn the_defaults_are_loopback_and_two_hosts_at_least() {
+        let config = read(&[]).unwrap();
+        assert!(config.ranges.contains([127, 0, 0, 1].into()));
+        assert!(!config.ranges.contains([10, 0, 0, 1].into()));
+        assert!(config.hosts >= 2);
+        assert_eq!(config.max_inflight, 256);
+        assert_eq!(config.cache_dir, Path::new("/tmp/store/unpacked"));
+    }
+
+    #[test]
+    fn an_empty_list_lets_nobody_in() {
+        let config = read(&["--allowed-cidrs", ""]).unwrap();
+        assert!(config.ranges.is_empty());
+    }
+
+    #[test]
+    fn all_faults_are_told_in_one_message() {
+        let faults = read(&[
+            "--listen",
+            "nowhere",
+            "--allowed-cidrs",
+            "192.0.2.1/24, 010.0.0.0/8, ::ffff:0:0/96",
+            "--max-inflight",
+            "0",
+            "--tls-cert",
+            "/x",
+            "--trust-proxy",
+            "many",
+        ])
+        .err()
+        .unwrap()
+        .to_string();
+        for part in [
+            "RAMEN_LISTEN",
+            "192.0.2.0/24",
+            "010.0.0.0/8",
+            "::ffff:0:0/96",
+            "RAMEN_MAX_INFLIGHT",
+            "RAMEN_TLS_CERT",
+            "RAMEN_TRUST_PROXY",
+        ] {
+            assert!(faults.contains(part), "{part} in {faults}");
+        }
+    }
+}

@@ -1,0 +1,587 @@
+//! The front's end of one host's socket: frames out by whoever calls, frames in by one task, and the
+//! table of calls between them.
+//!
+//! A call costs one lock of the table, one lock of the write buffer and, when the buffer was empty,
+//! one non-blocking write by the calling task itself: no hand-over to another task. An entry of the
+//! table leaves it only when the host answered or died, so a caller that went away never frees a
+//! slot that the host still uses.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ramen_frame::{Decoder, FrameError, FromHost, Load, Log, Progress, Stats, Status, ToHost};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::process::{CallError, Death};
+
+/// Most bytes that wait for a host that does not read.
+const MAX_BACKLOG: usize = 64 * 1024 * 1024;
+/// A buffer that grew over this is given back when it is empty.
+const KEEP_BUFFER: usize = 256 * 1024;
+
+/// From a caller's leaving to the interrupt, when the deadline has not passed yet.
+pub(crate) const INTERRUPT_AFTER: Duration = Duration::from_millis(50);
+/// From a caller's leaving to the end of the host, when the deadline has not passed yet.
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// From the deadline to the end of the host.
+pub(crate) const DEADLINE_GRACE: Duration = Duration::from_millis(250);
+/// What the other calls of a host that must end get on top.
+pub(crate) const BYSTANDER_GRACE: Duration = Duration::from_secs(1);
+/// How often a host that must end is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The `RESULT` of one call.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// What the payload is.
+    pub status: Status,
+    /// The payload. Error text is not yet redacted.
+    pub payload: Bytes,
+}
+
+/// What a call says before its result.
+#[derive(Debug, Clone)]
+pub enum HostEvent {
+    /// How far it is.
+    Progress(Progress),
+    /// A log message, not yet redacted.
+    Log(Log),
+}
+
+/// Options of one call.
+#[derive(Default)]
+pub struct CallOptions {
+    /// Where progress and log lines go; without it, or while it is full, they are dropped.
+    pub events: Option<mpsc::Sender<HostEvent>>,
+    /// After this a caller that left is no longer waited for.
+    pub deadline: Option<Instant>,
+    /// Dropped when the host is really free of the call.
+    pub hold: Option<Box<dyn Any + Send>>,
+}
+
+/// What is told of a host's calls.
+pub(super) trait Observer: Send + Sync {
+    /// So many calls ended in `channel`'s host.
+    fn freed(&self, channel: &Channel, calls: usize);
+    /// The host gets no new calls any more; it will be ended soon.
+    fn condemned(&self, channel: &Channel);
+    /// The host ended while these packages ran, each with whether its caller had left.
+    fn ended(&self, channel: &Channel, death: &Death, running: &[(u32, bool)]);
+}
+
+/// What only a load or a `STATS` waits for.
+pub(super) enum Control {
+    Importing(u32),
+    Loaded(ramen_frame::Loaded),
+    Stats(Stats),
+}
+
+pub(super) struct Pending {
+    reply: oneshot::Sender<Result<Reply, CallError>>,
+    options: CallOptions,
+    package: u32,
+    call: u64,
+    left: Option<Left>,
+}
+
+/// A caller that went away.
+struct Left {
+    at: Instant,
+    interrupted: bool,
+}
+
+impl Pending {
+    pub(super) fn new(package: u32, options: CallOptions) -> (Self, Answer) {
+        let (reply, answer) = oneshot::channel();
+        (
+            Self {
+                reply,
+                options,
+                package,
+                call: 0,
+                left: None,
+            },
+            answer,
+        )
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(super) fn fail(self, error: CallError) {
+        // Nobody waits any more: nothing to tell.
+        let _ = self.reply.send(Err(error));
+    }
+}
+
+pub(super) type Answer = oneshot::Receiver<Result<Reply, CallError>>;
+
+#[derive(Default)]
+struct Table {
+    entries: Vec<Option<Pending>>,
+    free: Vec<u32>,
+    serial: u32,
+    running: usize,
+    closed: Option<Death>,
+    condemned: bool,
+}
+
+impl Table {
+    fn insert(&mut self, mut pending: Pending) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.serial = self.serial.wrapping_add(1);
+        self.running += 1;
+        let call = (u64::from(self.serial) << 32) | u64::from(index);
+        pending.call = call;
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            *entry = Some(pending);
+        }
+        call
+    }
+
+    /// The low half of an id is its place, the high half keeps a late answer from meeting the next
+    /// call in that place.
+    fn remove(&mut self, call: u64) -> Option<Pending> {
+        let index = u32::try_from(call & 0xffff_ffff).ok()?;
+        let entry = self.entries.get_mut(index as usize)?;
+        let pending = entry.take_if(|pending| pending.call == call)?;
+        self.free.push(index);
+        self.running -= 1;
+        Some(pending)
+    }
+
+    fn get(&self, call: u64) -> Option<&Pending> {
+        let index = usize::try_from(call & 0xffff_ffff).ok()?;
+        self.entries
+            .get(index)?
+            .as_ref()
+            .filter(|pending| pending.call == call)
+    }
+}
+
+#[derive(Default)]
+struct Out {
+    buffer: Vec<u8>,
+    sent: usize,
+}
+
+pub(super) struct Channel {
+    writer: OwnedWriteHalf,
+    out: Mutex<Out>,
+    table: Mutex<Table>,
+    blocked: Notify,
+    left: Notify,
+    broken: AtomicBool,
+    observer: OnceLock<Weak<dyn Observer>>,
+}
+
+/// What the watcher of callers that left must do now.
+#[derive(Default)]
+pub(super) struct Ladder {
+    pub(super) condemn: bool,
+    pub(super) kill: bool,
+    pub(super) next: Option<Instant>,
+}
+
+impl Channel {
+    pub(super) fn new(stream: UnixStream) -> (Self, OwnedReadHalf) {
+        let (reader, writer) = stream.into_split();
+        let channel = Self {
+            writer,
+            out: Mutex::default(),
+            table: Mutex::default(),
+            blocked: Notify::new(),
+            left: Notify::new(),
+            broken: AtomicBool::new(false),
+            observer: OnceLock::new(),
+        };
+        (channel, reader)
+    }
+
+    pub(super) fn observe(&self, observer: Weak<dyn Observer>) {
+        // A host belongs to one pool for its whole life.
+        let _ = self.observer.set(observer);
+    }
+
+    fn observer(&self) -> Option<std::sync::Arc<dyn Observer>> {
+        self.observer.get().and_then(Weak::upgrade)
+    }
+
+    pub(super) fn running(&self) -> usize {
+        lock(&self.table).running
+    }
+
+    /// The package of the only call that runs.
+    pub(super) fn only_package(&self) -> Option<u32> {
+        let table = lock(&self.table);
+        let mut running = table.entries.iter().flatten();
+        match (running.next(), running.next()) {
+            (Some(one), None) => Some(one.package),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_condemned(&self) -> bool {
+        lock(&self.table).condemned
+    }
+
+    /// Sends one call. A host that is gone gives the call back: it may go to another.
+    pub(super) fn submit(
+        &self,
+        pending: Pending,
+        arguments: &[u8],
+    ) -> Result<(), (Option<Pending>, CallError)> {
+        let mut out = lock(&self.out);
+        let was_empty = out.buffer.is_empty();
+        let outcome = self.add(&mut out, pending, arguments);
+        self.flush(&mut out, was_empty);
+        outcome
+    }
+
+    /// Sends calls with one write; gives back those that another host may take.
+    pub(super) fn submit_all(&self, calls: Vec<(Pending, Bytes)>) -> Vec<(Pending, Bytes)> {
+        let mut back = Vec::new();
+        let mut out = lock(&self.out);
+        let was_empty = out.buffer.is_empty();
+        for (pending, arguments) in calls {
+            if let Err((Some(pending), _)) = self.add(&mut out, pending, &arguments) {
+                back.push((pending, arguments));
+            }
+        }
+        self.flush(&mut out, was_empty);
+        back
+    }
+
+    /// Enters a call into the table and the buffer. `Err` without the call: it was answered.
+    fn add(
+        &self,
+        out: &mut Out,
+        pending: Pending,
+        arguments: &[u8],
+    ) -> Result<(), (Option<Pending>, CallError)> {
+        let package = pending.package;
+        let waiting = out.buffer.len() - out.sent;
+        let call = {
+            let mut table = lock(&self.table);
+            if let Some(death) = &table.closed {
+                return Err((Some(pending), CallError::Gone(death.clone())));
+            }
+            if waiting > 0 && waiting + arguments.len() > MAX_BACKLOG {
+                drop(table);
+                pending.fail(CallError::Busy);
+                return Err((None, CallError::Busy));
+            }
+            table.insert(pending)
+        };
+        if (ToHost::Call {
+            call,
+            package,
+            arguments,
+        })
+        .encode(&mut out.buffer)
+        .is_ok()
+        {
+            return Ok(());
+        }
+        let error = CallError::TooLarge(arguments.len());
+        let pending = lock(&self.table).remove(call);
+        if let Some(pending) = pending {
+            pending.fail(error.clone());
+        }
+        Err((None, error))
+    }
+
+    pub(super) fn send(&self, frame: &ToHost<'_>) -> Result<(), FrameError> {
+        let mut out = lock(&self.out);
+        let was_empty = out.buffer.is_empty();
+        frame.encode(&mut out.buffer)?;
+        self.flush(&mut out, was_empty);
+        Ok(())
+    }
+
+    pub(super) fn load(&self, load: &Load) -> Result<(), FrameError> {
+        self.send(&ToHost::Load(load.clone()))
+    }
+
+    /// Writes what is there unless the writer task already waits for room.
+    fn flush(&self, out: &mut MutexGuard<'_, Out>, was_empty: bool) {
+        if was_empty && !out.buffer.is_empty() && !self.write_some(out) {
+            self.blocked.notify_one();
+        }
+    }
+
+    /// True when nothing is left to write.
+    fn write_some(&self, out: &mut Out) -> bool {
+        while let Some(rest) = out.buffer.get(out.sent..).filter(|rest| !rest.is_empty()) {
+            match self.writer.try_write(rest) {
+                Ok(written) => out.sent += written,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // The host closed its end. The death watcher fails the calls; here the bytes go.
+                Err(_) => {
+                    self.broken.store(true, Ordering::Release);
+                    break;
+                }
+            }
+        }
+        out.buffer.clear();
+        out.sent = 0;
+        out.buffer.shrink_to(KEEP_BUFFER);
+        true
+    }
+
+    /// Writes what did not fit, when there is room again.
+    pub(super) async fn write_blocked(&self) {
+        loop {
+            self.blocked.notified().await;
+            loop {
+                if self.writer.writable().await.is_err() || self.write_some(&mut lock(&self.out)) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Reads frames until the channel ends; says why it ended.
+    pub(super) async fn read(
+        &self,
+        mut reader: OwnedReadHalf,
+        control: mpsc::UnboundedSender<Control>,
+    ) -> String {
+        let mut decoder = Decoder::new();
+        loop {
+            let buffer = decoder.buffer_mut();
+            if buffer.is_empty() {
+                buffer.shrink_to(KEEP_BUFFER);
+            }
+            buffer.reserve(16 * 1024);
+            match reader.read_buf(buffer).await {
+                Ok(0) => return "closed by the host".into(),
+                Ok(_) => {}
+                Err(error) => return format!("cannot be read: {error}"),
+            }
+            if let Err(error) = self.take_frames(&mut decoder, &control) {
+                return error.to_string();
+            }
+        }
+    }
+
+    fn take_frames(
+        &self,
+        decoder: &mut Decoder,
+        control: &mpsc::UnboundedSender<Control>,
+    ) -> Result<(), FrameError> {
+        let mut ended = 0;
+        let mut outcome = Ok(());
+        loop {
+            let frame = match decoder.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            };
+            match FromHost::parse(frame) {
+                Ok(FromHost::Result {
+                    call,
+                    status,
+                    payload,
+                }) => {
+                    let pending = lock(&self.table).remove(call);
+                    if let Some(pending) = pending {
+                        ended += 1;
+                        let payload = Bytes::copy_from_slice(payload);
+                        // A caller that left is not told.
+                        let _ = pending.reply.send(Ok(Reply { status, payload }));
+                    }
+                }
+                Ok(FromHost::Progress { call, update }) => {
+                    self.event(call, HostEvent::Progress(update));
+                }
+                Ok(FromHost::Log { call, entry }) => self.event(call, HostEvent::Log(entry)),
+                Ok(FromHost::Importing(importing)) => {
+                    let _ = control.send(Control::Importing(importing.id));
+                }
+                Ok(FromHost::Loaded(loaded)) => {
+                    let _ = control.send(Control::Loaded(loaded));
+                }
+                Ok(FromHost::Stats(stats)) => {
+                    let _ = control.send(Control::Stats(stats));
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        if ended > 0
+            && let Some(observer) = self.observer()
+        {
+            observer.freed(self, ended);
+        }
+        outcome
+    }
+
+    fn event(&self, call: u64, event: HostEvent) {
+        let sender = lock(&self.table)
+            .get(call)
+            .and_then(|one| one.options.events.clone());
+        if let Some(sender) = sender {
+            // A full queue means a slow reader: progress is worth less than memory.
+            let _ = sender.try_send(event);
+        }
+    }
+
+    /// No more calls; those that ran get `error`.
+    pub(super) fn close(&self, death: &Death, error: &CallError) {
+        let entries = {
+            let mut table = lock(&self.table);
+            table.closed = Some(death.clone());
+            table.running = 0;
+            table.free.clear();
+            std::mem::take(&mut table.entries)
+        };
+        let running: Vec<_> = entries
+            .iter()
+            .flatten()
+            .map(|one| (one.package, one.is_abandoned()))
+            .collect();
+        if let Some(observer) = self.observer() {
+            observer.ended(self, death, &running);
+        }
+        for pending in entries.into_iter().flatten() {
+            pending.fail(error.clone());
+        }
+    }
+
+    /// A caller went away: its call is to be cancelled.
+    pub(super) fn caller_left(&self) {
+        self.left.notify_one();
+    }
+
+    pub(super) async fn somebody_left(&self) {
+        self.left.notified().await;
+    }
+
+    /// Looks for callers that left, sends `CANCEL` and `INTERRUPT` as they fall due, and says what
+    /// must happen to the host.
+    pub(super) fn climb(&self, now: Instant) -> Ladder {
+        let mut cancels = Vec::new();
+        let mut interrupts = Vec::new();
+        let mut ladder = Ladder::default();
+        {
+            let mut table = lock(&self.table);
+            let running = table.running;
+            let mut gone = 0;
+            let mut first_end: Option<Instant> = None;
+            let mut due = |at: Instant| {
+                ladder.next = Some(ladder.next.map_or(at, |next| next.min(at)));
+            };
+            for pending in table.entries.iter_mut().flatten() {
+                if !pending.reply.is_closed() {
+                    continue;
+                }
+                gone += 1;
+                let call = pending.call;
+                let deadline = pending.options.deadline;
+                let late = deadline.is_some_and(|deadline| deadline <= now);
+                let left = pending.left.get_or_insert_with(|| {
+                    cancels.push(call);
+                    Left {
+                        at: now,
+                        interrupted: false,
+                    }
+                });
+                if !left.interrupted {
+                    let at = if late { now } else { left.at + INTERRUPT_AFTER };
+                    if at <= now {
+                        left.interrupted = true;
+                        interrupts.push(call);
+                    } else {
+                        due(at);
+                    }
+                }
+                let mut end = left.at + CANCEL_GRACE;
+                if let Some(deadline) = deadline {
+                    end = end.min(deadline.max(left.at) + DEADLINE_GRACE);
+                }
+                first_end = Some(first_end.map_or(end, |first| first.min(end)));
+            }
+            if first_end.is_none() && table.condemned {
+                // The call came back after all, but its place was given away.
+                ladder.kill = running == 0;
+                due(now + LOOK_AGAIN);
+            }
+            if let Some(end) = first_end {
+                if end > now {
+                    due(end);
+                } else {
+                    ladder.condemn = !table.condemned;
+                    table.condemned = true;
+                    let last = end + BYSTANDER_GRACE;
+                    if gone == running || last <= now {
+                        ladder.kill = true;
+                    } else {
+                        // Also looks again when the bystanders are done.
+                        due(last.min(now + LOOK_AGAIN));
+                    }
+                }
+            }
+        }
+        for call in cancels {
+            // A frame of fixed size always fits; a dead host is seen elsewhere.
+            let _ = self.send(&ToHost::Cancel(call));
+        }
+        for call in interrupts {
+            let _ = self.send(&ToHost::Interrupt(call));
+        }
+        if ladder.condemn
+            && let Some(observer) = self.observer()
+        {
+            observer.condemned(self);
+        }
+        ladder
+    }
+}
+
+/// A call in flight. Dropping it before the reply cancels the call: the callable sees
+/// `cancelled()`, then an interrupt, and a host that does not get free of it is ended.
+pub struct CallHandle {
+    pub(super) answer: Answer,
+    pub(super) channel: std::sync::Arc<Channel>,
+    pub(super) done: bool,
+}
+
+impl CallHandle {
+    /// The reply, or how the host was lost.
+    pub async fn reply(mut self) -> Result<Reply, CallError> {
+        let answer = (&mut self.answer).await;
+        self.done = true;
+        answer.unwrap_or(Err(CallError::Busy))
+    }
+}
+
+impl Drop for CallHandle {
+    fn drop(&mut self) {
+        if !self.done {
+            self.answer.close();
+            self.channel.caller_left();
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while it was held would have ended the process or left plain data: both are usable.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

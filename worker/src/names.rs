@@ -1,0 +1,79 @@
+//! Every name that is part of the worker's interface. `docs/reference/env.md` is generated from the
+//! comments here.
+
+/// Address and port of the gRPC services (`127.0.0.1:50051`).
+pub const LISTEN: &str = "RAMEN_LISTEN";
+/// Address and port of `/metrics`, or `off` (`127.0.0.1:9090`).
+pub const METRICS_LISTEN: &str = "RAMEN_METRICS_LISTEN";
+/// Name of the group that is served (`group`). Names the secrets that belong to it.
+pub const GROUP: &str = "RAMEN_GROUP";
+/// Zone of this worker; shown in logs, never interpreted.
+pub const ZONE: &str = "RAMEN_ZONE";
+/// Folder of key files: each regular file holds keys, one a line, `#` begins a comment line. Names
+/// that begin with `.` are skipped. Read again when something changes; no keys: nobody gets in.
+pub const KEYS_DIR: &str = "RAMEN_KEYS_DIR";
+/// One more key file, of the same form.
+pub const KEYS_FILE: &str = "RAMEN_KEYS_FILE";
+/// File with the keys of `ramen.v1.Admin`. Unset: every Admin call is refused.
+pub const ADMIN_KEY_FILE: &str = "RAMEN_ADMIN_KEY_FILE";
+/// Ranges that may call `ramen.v1.Admin`, separated by commas. Unset: loopback; empty: nobody.
+pub const ADMIN_ALLOWED_CIDRS: &str = "RAMEN_ADMIN_ALLOWED_CIDRS";
+/// Ranges that may call `ramen.v1.Mcp`, separated by commas. Unset: loopback; empty: nobody.
+pub const ALLOWED_CIDRS: &str = "RAMEN_ALLOWED_CIDRS";
+/// How many proxies stand before the worker (0). With `n` the caller's address is the `n`-th entry
+/// of `x-forwarded-for` from the right; without that header it is the peer's.
+pub const TRUST_PROXY: &str = "RAMEN_TRUST_PROXY";
+/// Ranges of the proxies whose `x-forwarded-for` is believed. Unset: any peer's, when
+/// `RAMEN_TRUST_PROXY` is not 0.
+pub const PROXY_CIDRS: &str = "RAMEN_PROXY_CIDRS";
+/// Calls at once in the whole process (256); one more is refused at once with `RESOURCE_EXHAUSTED`.
+pub const MAX_INFLIGHT: &str = "RAMEN_MAX_INFLIGHT";
+/// Connections at once (1024); further ones wait to be accepted.
+pub const MAX_CONNECTIONS: &str = "RAMEN_MAX_CONNECTIONS";
+/// Longest time of one call in seconds (120), whatever the caller asks for.
+pub const CALL_TIMEOUT_SECS: &str = "RAMEN_CALL_TIMEOUT_SECS";
+/// Host processes per revision. Unset: one per core, at least two.
+pub const HOSTS: &str = "RAMEN_HOSTS";
+/// Calls at once in one host process (8).
+pub const HOST_THREADS: &str = "RAMEN_HOST_THREADS";
+/// Resident memory in MiB at which a host process is replaced (0: no limit).
+pub const HOST_RSS_LIMIT_MIB: &str = "RAMEN_HOST_RSS_LIMIT_MIB";
+/// Calls after which a host process is replaced (0: no limit).
+pub const HOST_MAX_CALLS: &str = "RAMEN_HOST_MAX_CALLS";
+/// Folder of the artifact store that holds the layers.
+pub const STORE: &str = "RAMEN_STORE";
+/// Folder for unpacked layers and the hosts' home folders.
+pub const CACHE_DIR: &str = "RAMEN_CACHE_DIR";
+/// File that says what to serve (JSON, the shape of `ramen.v1.DesiredState`); watched.
+pub const DESIRED: &str = "RAMEN_DESIRED";
+/// Folder of the `ramen-host-3.x` programs. Unset: where `ramen-worker` lies.
+pub const HOST_DIR: &str = "RAMEN_HOST_DIR";
+/// The `uv` program that `deploy` installs with. Unset: `uv` on `PATH`.
+pub const UV: &str = "RAMEN_UV";
+/// PEM file with the certificate chain. With `RAMEN_TLS_KEY` the port speaks TLS, else h2c.
+pub const TLS_CERT: &str = "RAMEN_TLS_CERT";
+/// PEM file with the private key.
+pub const TLS_KEY: &str = "RAMEN_TLS_KEY";
+/// `1` offers gRPC reflection, behind the gate (0).
+pub const REFLECTION: &str = "RAMEN_REFLECTION";
+/// What is logged, such as `info` or `info,ramen_worker=debug` (`info`).
+pub const LOG: &str = "RAMEN_LOG";
+/// Seconds that calls in flight get after SIGTERM (25).
+pub const DRAIN_SECS: &str = "RAMEN_DRAIN_SECS";
+/// File that is written once the ports are open: `{"grpc":"127.0.0.1:1234","metrics":"…","pid":1}`.
+pub const ADDRESS_FILE: &str = "RAMEN_ADDRESS_FILE";
+/// `RAMEN_SECRET_<GROUP>__<NAME>`: the value of `{{$group.NAME}}`, upper case, `-` and `.` as `_`. One
+/// line break at the end is dropped. Handed to the hosts, masked in errors and logs.
+pub const SECRET_PREFIX: &str = "RAMEN_SECRET_";
+/// Collector for traces (OTLP over gRPC). Unset: none are sent.
+pub const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// Metadata with the admin key.
+pub const ADMIN_KEY_HEADER: &str = "x-ramen-admin-key";
+/// The gRPC service of MCP.
+pub const MCP_SERVICE: &str = "ramen.v1.Mcp";
+/// The gRPC service of administration.
+pub const ADMIN_SERVICE: &str = "ramen.v1.Admin";
+
+/// Largest JSON-RPC message, both ways.
+pub const MAX_MESSAGE: usize = 4 * 1024 * 1024;

@@ -1,0 +1,363 @@
+//! `ramen-worker serve`: puts the parts together, and takes them apart on SIGTERM.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ramen_group::DesiredState;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::{Config, ServeArgs};
+use crate::gate::{Door, Gate, InFlight, watch_keys};
+use crate::generation::{Manager, Setting};
+use crate::hosts::LoadLimits;
+use crate::listener::{self, Tls, TlsError};
+use crate::metrics::Metrics;
+use crate::service::{self, Front};
+use crate::{page, telemetry};
+
+/// How often the desired-state file is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The first pause before a revision that did not load for a passing reason is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+/// The longest such pause.
+const MAX_RETRY: Duration = Duration::from_secs(60);
+
+/// Why the worker does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A port cannot be opened.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// TLS cannot be offered.
+    #[error("TLS is not possible")]
+    Tls(#[source] TlsError),
+    /// The address file cannot be written.
+    #[error("cannot write {path}")]
+    AddressFile {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A worker that runs.
+pub struct Worker {
+    /// Where the gRPC services are.
+    pub grpc: SocketAddr,
+    /// Where `/metrics` is.
+    pub metrics: Option<SocketAddr>,
+    manager: Arc<Manager>,
+    gate: Arc<Gate>,
+    stopping: watch::Sender<bool>,
+    look: Arc<Notify>,
+    look_at_desired: Arc<Notify>,
+    tls: Option<Arc<Tls>>,
+    drain: Duration,
+    serving: JoinHandle<()>,
+    helpers: Vec<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Opens the ports and begins to serve. Revisions load in the background.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let Config {
+            listen,
+            metrics_listen,
+            group,
+            zone,
+            keys,
+            admin_keys,
+            admin_ranges,
+            ranges,
+            address,
+            max_inflight,
+            max_connections,
+            call_timeout,
+            hosts,
+            host_threads,
+            host_max_rss,
+            host_max_calls,
+            store,
+            cache_dir,
+            desired,
+            host_dir,
+            tls,
+            reflection,
+            log: _,
+            drain,
+            address_file,
+            secrets,
+        } = config;
+        let tls = match tls {
+            None => None,
+            Some((cert, key)) => Some(Arc::new(Tls::read(cert, key).map_err(StartError::Tls)?)),
+        };
+        let gate = Arc::new(Gate {
+            mcp: Door::new(ranges),
+            admin: Door::new(admin_ranges),
+            address,
+            in_flight: InFlight::new(max_inflight),
+        });
+        let metrics = Metrics::new();
+        let zone = zone.unwrap_or_default();
+        tracing::info!(group, zone, hosts, host_threads, max_inflight, "starting");
+        let setting = Setting {
+            group,
+            store,
+            cache_dir,
+            host_dir,
+            hosts,
+            host_threads,
+            host_max_rss,
+            host_max_calls,
+            call_timeout,
+            drain,
+            limits: LoadLimits::default(),
+            secrets,
+        };
+        let manager = Manager::new(setting, Arc::clone(&metrics));
+        let (stopping_in, stopping) = watch::channel(false);
+        let front = Arc::new(Front {
+            gate: Arc::clone(&gate),
+            manager: Arc::clone(&manager),
+            metrics: Arc::clone(&metrics),
+            stopping,
+        });
+
+        let (grpc, grpc_address) = open(listen).await?;
+        let mut helpers = Vec::new();
+        let mut metrics_address = None;
+        if let Some(address) = metrics_listen {
+            let (listener, address) = open(address).await?;
+            metrics_address = Some(address);
+            helpers.push(tokio::spawn(page::serve(listener, Arc::clone(&front))));
+        }
+        let (look, look_at_desired) = (Arc::<Notify>::default(), Arc::<Notify>::default());
+        // The keys are there before the first call can be.
+        gate.mcp.set_keys(keys.read());
+        gate.admin.set_keys(admin_keys.read());
+        helpers.push(tokio::spawn(watch_keys(
+            Arc::clone(&gate),
+            keys,
+            admin_keys,
+            Arc::clone(&look),
+        )));
+        if let Some(file) = desired {
+            let (manager, look) = (Arc::clone(&manager), Arc::clone(&look_at_desired));
+            helpers.push(tokio::spawn(follow(manager, file, look)));
+        }
+        let routes = service::routes(&front, reflection);
+        let serving = tokio::spawn(listener::serve(grpc, front, routes, tls.clone(), max_connections));
+        if let Some(file) = address_file {
+            write_addresses(&file, grpc_address, metrics_address).map_err(|source| {
+                StartError::AddressFile { path: file.display().to_string(), source }
+            })?;
+        }
+        let metrics = metrics_address.map(tracing::field::display);
+        tracing::info!(grpc = %grpc_address, metrics, "listening");
+        Ok(Self {
+            grpc: grpc_address,
+            metrics: metrics_address,
+            manager,
+            gate,
+            stopping: stopping_in,
+            look,
+            look_at_desired,
+            tls,
+            drain,
+            serving,
+            helpers,
+        })
+    }
+
+    /// The revisions.
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
+    /// Reads keys, certificate and desired state again.
+    pub fn refresh(&self) {
+        self.look.notify_one();
+        self.look_at_desired.notify_one();
+        if let Some(tls) = &self.tls
+            && let Err(error) = tls.renew()
+        {
+            tracing::error!(error = &error as &dyn std::error::Error, "the old certificate stays");
+        }
+    }
+
+    /// Not serving any more, no new connections; calls in flight get their answers, as far as the
+    /// drain time allows.
+    pub async fn stop(self) {
+        let Self { manager, gate, stopping, drain, mut serving, helpers, .. } = self;
+        manager.stop_serving();
+        stopping.send_replace(true);
+        let calls = gate.in_flight.taken();
+        tracing::info!(calls, drain_secs = drain.as_secs(), "stopping");
+        let drained = async {
+            // First the calls, then the connections that carry their answers.
+            gate.in_flight.empty().await;
+            let _ = (&mut serving).await;
+        };
+        if tokio::time::timeout(drain, drained).await.is_err() {
+            tracing::warn!(calls = gate.in_flight.taken(), "the drain time is over");
+        }
+        serving.abort();
+        for helper in helpers {
+            helper.abort();
+        }
+        manager.end().await;
+        tracing::info!("stopped");
+    }
+}
+
+async fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+fn write_addresses(file: &Path, grpc: SocketAddr, metrics: Option<SocketAddr>) -> io::Result<()> {
+    let text = serde_json::json!({
+        "grpc": grpc.to_string(),
+        "metrics": metrics.map(|address| address.to_string()),
+        "pid": std::process::id(),
+    });
+    let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let temporary = tempfile::Builder::new().tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    fs::write(temporary.path(), format!("{text}\n"))?;
+    temporary.persist(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Serves what the file says, whenever it changes.
+async fn follow(manager: Arc<Manager>, file: PathBuf, look: Arc<Notify>) {
+    let mut seen: Option<Vec<u8>> = None;
+    let mut stamp = None;
+    let mut pause = RETRY;
+    let mut retry_at: Option<tokio::time::Instant> = None;
+    loop {
+        let now = stamp_of(&file);
+        let again = retry_at.is_some_and(|at| at <= tokio::time::Instant::now());
+        if (stamp != now || again) && now.is_some() {
+            match fs::read(&file) {
+                Ok(text) if again || seen.as_ref() != Some(&text) => {
+                    if !again {
+                        pause = RETRY;
+                    }
+                    retry_at = None;
+                    if !apply(&manager, &text).await {
+                        retry_at = Some(tokio::time::Instant::now() + pause);
+                        pause = (pause * 2).min(MAX_RETRY);
+                    }
+                    seen = Some(text);
+                    stamp = now;
+                }
+                Ok(_) => stamp = now,
+                Err(error) => tracing::warn!(%error, "cannot read the desired state"),
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = look.notified() => {
+                stamp = None;
+                seen = None;
+            }
+        }
+    }
+}
+
+/// False when another try may help.
+async fn apply(manager: &Arc<Manager>, text: &[u8]) -> bool {
+    match serde_json::from_slice::<DesiredState>(text) {
+        Ok(desired) => match manager.reload(desired).await {
+            Ok(_) => true,
+            Err(error) => !error.may_pass(),
+        },
+        Err(error) => {
+            tracing::error!(%error, "the desired state is not readable");
+            true
+        }
+    }
+}
+
+fn stamp_of(file: &Path) -> Option<(u64, u64, i64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = fs::metadata(file).ok()?;
+    Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
+}
+
+/// Runs `serve` until it is told to stop.
+#[must_use]
+pub fn run(args: ServeArgs) -> ExitCode {
+    let config = match Config::read(args) {
+        Ok(config) => config,
+        Err(faults) => {
+            eprintln!("{faults}");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(serve(config));
+            // Nothing that still runs may hold up the end.
+            runtime.shutdown_timeout(Duration::from_millis(200));
+            code
+        }
+        Err(error) => {
+            eprintln!("cannot start the runtime: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(config: Config) -> ExitCode {
+    let telemetry = telemetry::start(&config.log);
+    let signals = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::hangup()),
+    );
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        tracing::error!("signals cannot be handled");
+        return ExitCode::FAILURE;
+    };
+    let worker = match Worker::start(config).await {
+        Ok(worker) => worker,
+        Err(error) => {
+            let text = crate::generation::chain(&error);
+            tracing::error!(error = text, "cannot start");
+            return ExitCode::FAILURE;
+        }
+    };
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => worker.refresh(),
+        }
+    }
+    worker.stop().await;
+    telemetry.stop();
+    ExitCode::SUCCESS
+}
+

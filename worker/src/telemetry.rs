@@ -1,0 +1,83 @@
+//! Logs, and traces when a collector is named.
+
+use std::io::IsTerminal;
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::config;
+
+/// What must be flushed at the end.
+#[derive(Default)]
+pub struct Telemetry {
+    traces: Option<SdkTracerProvider>,
+}
+
+/// Starts logging to stderr: JSON unless it is a terminal. Must run inside the runtime.
+pub fn start(filter: &str) -> Telemetry {
+    let filter = || EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = if std::io::stderr().is_terminal() {
+        lines.with_target(false).boxed()
+    } else {
+        lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .boxed()
+    };
+    let traces = if config::traces_wanted() {
+        exporter()
+    } else {
+        None
+    };
+    let spans = traces.as_ref().map(|provider| {
+        tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer("ramen-worker"))
+            .with_filter(EnvFilter::new("off,ramen_worker=debug"))
+    });
+    // A second start in one process (tests) keeps the first.
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(filter()))
+        .with(spans)
+        .try_init();
+    Telemetry { traces }
+}
+
+fn exporter() -> Option<SdkTracerProvider> {
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_tonic()
+        .build();
+    match exporter {
+        Ok(exporter) => {
+            let resource = opentelemetry_sdk::Resource::builder()
+                .with_service_name("ramen-worker")
+                .build();
+            Some(
+                SdkTracerProvider::builder()
+                    .with_batch_exporter(exporter)
+                    .with_resource(resource)
+                    .build(),
+            )
+        }
+        Err(error) => {
+            // Logging is not up yet, and a worker without traces still serves.
+            drop(error);
+            None
+        }
+    }
+}
+
+impl Telemetry {
+    /// Sends what is left.
+    pub fn stop(self) {
+        if let Some(provider) = self.traces
+            && let Err(error) = provider.shutdown()
+        {
+            tracing::warn!(%error, "the last traces were not sent");
+        }
+    }
+}
