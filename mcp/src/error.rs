@@ -123,11 +123,23 @@ impl fmt::Display for McpError {
 impl std::error::Error for McpError {}
 
 /// How much of a name that a caller sent comes back in a message.
-const ECHO_CHARS: usize = 128;
+const ECHO_NAME: usize = 128;
 
-/// The first characters of a caller's text.
+/// How much of a URI that a caller sent comes back in `data`.
+const ECHO_URI: usize = 4096;
+
+/// The first characters of a caller's name.
 pub(crate) fn clip(text: &str) -> &str {
-    match text.char_indices().nth(ECHO_CHARS) {
+    first_chars(text, ECHO_NAME)
+}
+
+/// The first characters of a caller's URI, which is all of it but for abuse.
+pub(crate) fn clip_uri(text: &str) -> &str {
+    first_chars(text, ECHO_URI)
+}
+
+fn first_chars(text: &str, count: usize) -> &str {
+    match text.char_indices().nth(count) {
         Some((end, _)) => &text[..end],
         None => text,
     }

@@ -15,7 +15,7 @@ use super::step::{ResourceRead, Step, ToolCall};
 use crate::code;
 use crate::envelope::{Request, text};
 use crate::era::{Connection, Era};
-use crate::error::{McpError, clip, quoted};
+use crate::error::{McpError, clip_uri, quoted};
 use crate::id::{ProgressToken, RequestId};
 use crate::meta::LogLevel;
 use crate::model::{ContentBlock, Json, ResourceContents};
@@ -126,7 +126,7 @@ impl Server {
                 code::RESOURCE_NOT_FOUND
             };
             let error = McpError::new(code, "resource not found");
-            return Err(error.with_data(&json!({ "uri": clip(&uri) })));
+            return Err(error.with_data(&json!({ "uri": clip_uri(&uri) })));
         };
         let (progress, log_level) = streams(request, era, connection);
         Ok(Step::ReadResource(ResourceRead {
@@ -261,7 +261,7 @@ impl Server {
             },
             Outcome::Error(message) => {
                 let error = McpError::internal(message.to_owned());
-                return read.error(&error.with_data(&json!({ "uri": clip(&read.uri) })));
+                return read.error(&error.with_data(&json!({ "uri": clip_uri(&read.uri) })));
             }
         };
         let mut answer = self.answer(&read.id, room(outcome) + self.modern_tail.len());
