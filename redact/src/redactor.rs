@@ -116,11 +116,9 @@ impl Redactor {
         let forms = self.forms.as_ref()?;
         let mut found = Vec::new();
         if forms.is_match(bytes) {
-            found.extend(
-                forms
-                    .find_overlapping_iter(bytes)
-                    .map(|hit| hit.start()..hit.end()),
-            );
+            for hit in forms.find_overlapping_iter(bytes) {
+                note(&mut found, hit.start()..hit.end());
+            }
         }
         for first in View::all(bytes) {
             first.search(forms, &mut found);
@@ -136,10 +134,7 @@ impl Redactor {
         found.sort_unstable_by_key(|hit| hit.start);
         let mut merged: Vec<Range<usize>> = Vec::with_capacity(found.len());
         for hit in found {
-            match merged.last_mut() {
-                Some(last) if hit.start <= last.end => last.end = last.end.max(hit.end),
-                _ => merged.push(hit),
-            }
+            note(&mut merged, hit);
         }
         Some(merged)
     }
@@ -149,6 +144,16 @@ impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let forms = self.forms.as_ref().map_or(0, AhoCorasick::patterns_len);
         f.debug_struct("Redactor").field("forms", &forms).finish()
+    }
+}
+
+/// Adds a find, to the last one where they touch: many finds side by side are one.
+fn note(found: &mut Vec<Range<usize>>, hit: Range<usize>) {
+    match found.last_mut() {
+        Some(last) if last.start <= hit.start && hit.start <= last.end => {
+            last.end = last.end.max(hit.end);
+        }
+        _ => found.push(hit),
     }
 }
 

@@ -197,6 +197,16 @@ fn empty_and_blank_secrets_mask_nothing() {
 }
 
 #[test]
+fn a_long_text_is_redacted_whatever_it_holds() {
+    let redactor = Redactor::new(["a", "aa", "abc\\\"d", "s3cr3t"]);
+    for unit in ["a", "\\", "\\\\u0061", "%61+&#97;\\x61", "x"] {
+        let text = unit.repeat(1024 * 1024 / unit.len());
+        let shown = redactor.redact(&text);
+        assert!(!shown.contains('a') && shown.len() <= text.len(), "{unit}");
+    }
+}
+
+#[test]
 fn a_redactor_does_not_show_what_it_masks() {
     assert!(!format!("{:?}", Redactor::new(["hunter2"])).contains("hunter2"));
 }

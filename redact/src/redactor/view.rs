@@ -105,7 +105,7 @@ impl View {
                 .iter()
                 .copied()
                 .find(|place| *place > last);
-            found.push(start as usize..end.unwrap_or(last) as usize);
+            super::note(found, start as usize..end.unwrap_or(last) as usize);
         }
     }
 }
