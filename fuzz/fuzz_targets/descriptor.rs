@@ -9,9 +9,9 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let expected = match kind % 4 {
-        0 => Some(PackageKind::Tool),
-        1 => Some(PackageKind::Resource),
-        2 => Some(PackageKind::Prompt),
+        0 => Some((PackageKind::Tool, "demo_calculator_tool")),
+        1 => Some((PackageKind::Resource, "demo_readme")),
+        2 => Some((PackageKind::Prompt, "demo_explain_prompt")),
         _ => None,
     };
     match parse_descriptor(text, expected) {

@@ -61,19 +61,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg("-timeout=10")
             .arg("-rss_limit_mb=2048");
-        let scratch = folder.join("scratch").join(name);
+        // The first folder takes what the run finds; the committed corpus is only read.
+        let scratch = folder
+            .join(if args.smoke { "smoke" } else { "found" })
+            .join(name);
         if args.smoke {
-            // A first folder that is empty takes what the run finds; the committed corpus is only read.
             let _ = std::fs::remove_dir_all(&scratch);
-            std::fs::create_dir_all(&scratch).context("cannot create the scratch corpus")?;
-            fuzzer
-                .arg(format!("-runs={SMOKE_RUNS}"))
-                .arg("-seed=1")
-                .arg("-close_fd_mask=3")
-                .arg(&scratch);
+            fuzzer.arg(format!("-runs={SMOKE_RUNS}")).arg("-seed=1");
         } else {
             fuzzer.arg(format!("-max_total_time={}", args.seconds));
         }
+        std::fs::create_dir_all(&scratch).context("cannot create the folder for new inputs")?;
+        fuzzer.arg(&scratch);
         fuzzer.arg(&corpus);
         if args.smoke {
             quiet(name, &mut fuzzer)?;

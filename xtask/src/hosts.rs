@@ -190,7 +190,14 @@ fn probe(path: &Path) -> Option<Python> {
 fn build(minor: u32, python: &Python, release: bool) -> anyhow::Result<PathBuf> {
     let folder = target().join("hosts").join(format!("3.{minor}"));
     let profile = if release { "release" } else { "debug" };
-    let mut command = cargo(["build", "--package", "ramen-host", "--bin", "ramen-host"]);
+    let mut command = cargo([
+        "build",
+        "--quiet",
+        "--package",
+        "ramen-host",
+        "--bin",
+        "ramen-host",
+    ]);
     command
         .arg("--target-dir")
         .arg(&folder)
