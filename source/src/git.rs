@@ -28,9 +28,6 @@ mod transport;
 mod url;
 mod walk;
 
-#[cfg(test)]
-mod tests;
-
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -51,6 +48,11 @@ pub use self::{
     reference::{RemoteRef, Resolved, Wanted},
     url::GitUrl,
 };
+
+#[cfg(feature = "testing")]
+pub(crate) fn prepare_library() {
+    transport::setup();
+}
 
 /// Bounds of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -42,8 +42,8 @@ fn ignored_by_hfs(c: char) -> bool {
     matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Two names with the same fold cannot both exist on macOS or Windows: composed, then upper and
-/// lower case (which joins `ß` and `ss`), then composed again.
+/// Two names with the same fold cannot both exist on macOS or Windows: composed, then lower,
+/// upper and lower case (which joins `ẞ`, `ß` and `ss`), then composed again.
 pub(super) fn fold(name: &str) -> String {
     let nfc = ComposingNormalizerBorrowed::new_nfc();
     if name.is_ascii() {
@@ -52,6 +52,7 @@ pub(super) fn fold(name: &str) -> String {
     let folded: String = nfc
         .normalize(name)
         .chars()
+        .flat_map(char::to_lowercase)
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
         .collect();

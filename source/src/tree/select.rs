@@ -36,6 +36,17 @@ pub(crate) struct Node<H> {
     pub(crate) handle: H,
 }
 
+impl<H> Node<H> {
+    /// Whether it stands for a file: a link named like one (`tools/README.md`) does.
+    fn is_file(&self) -> bool {
+        match self.kind {
+            NodeKind::File { .. } => true,
+            NodeKind::Link => self.parts.last().is_some_and(|name| name.contains(&b'.')),
+            _ => false,
+        }
+    }
+}
+
 /// More nodes than allowed: for the walk, which must stop listing.
 pub(crate) fn too_many(parts: &[Vec<u8>], limits: &TreeLimits) -> TreeError {
     TreeError::TooLarge {
@@ -145,7 +156,7 @@ pub(crate) fn select<H>(
     nodes.sort_by(|a, b| a.parts.cmp(&b.parts));
     let mut verdict = Verdict::default();
     for node in &nodes {
-        let is_file = matches!(node.kind, NodeKind::File { .. });
+        let is_file = node.is_file();
         if let Some((reason, message)) = fault(node, limits) {
             verdict.refuse(&node.parts, is_file, reason, &message)?;
         }
@@ -255,7 +266,7 @@ fn twins<H>(nodes: &[Node<H>], verdict: &mut Verdict) -> Result<(), TreeError> {
     }
     for group in folded.values().filter(|group| group.len() > 1) {
         for node in group {
-            let is_file = matches!(node.kind, NodeKind::File { .. });
+            let is_file = node.is_file();
             let others: Vec<String> = group
                 .iter()
                 .filter(|other| other.parts != node.parts)

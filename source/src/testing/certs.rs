@@ -1,0 +1,78 @@
+//! Certificates for loopback, made with `openssl`.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::run;
+
+/// A certificate authority with one server certificate for `localhost`, `127.0.0.1` and `::1`.
+#[derive(Debug, Clone)]
+pub struct Authority {
+    /// The authority's certificate, PEM.
+    pub ca: PathBuf,
+    /// The server's certificate, PEM.
+    pub cert: PathBuf,
+    /// The server's key, PEM.
+    pub key: PathBuf,
+}
+
+impl Authority {
+    /// Makes both in a folder.
+    pub fn create(dir: &Path) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let at = |name: &str| dir.join(name);
+        let openssl =
+            |args: &[&str]| run(Command::new("openssl").current_dir(dir).args(args)).map(|_| ());
+        let curve = [
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+        ];
+        let request = |name: &str, key: &str, out: &str, more: &[&str]| {
+            let mut args = vec!["req", "-subj", name, "-keyout", key, "-out", out];
+            args.extend(curve);
+            args.extend(more);
+            openssl(&args)
+        };
+        let ca_extensions = [
+            "-x509",
+            "-days",
+            "30",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign",
+        ];
+        request("/CN=test authority", "ca.key", "ca.crt", &ca_extensions)?;
+        request("/CN=localhost", "server.key", "server.csr", &[])?;
+        fs::write(
+            at("extensions"),
+            "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\nbasicConstraints=CA:FALSE\n",
+        )?;
+        openssl(&[
+            "x509",
+            "-req",
+            "-in",
+            "server.csr",
+            "-CA",
+            "ca.crt",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "30",
+            "-extfile",
+            "extensions",
+            "-out",
+            "server.crt",
+        ])?;
+        Ok(Self {
+            ca: at("ca.crt"),
+            cert: at("server.crt"),
+            key: at("server.key"),
+        })
+    }
+}
