@@ -1,0 +1,630 @@
+//! The transitions.
+
+use std::time::Duration;
+
+use ramen_group::{DesiredState, LayerRef, Outcome, Reason};
+
+use crate::memory::{
+    Attempt, Failed, Fetched, Inputs, Memory, Restore, Retry, Revision, Served, Settings, Stage,
+};
+
+/// Why something did not work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason.
+    pub reason: Reason,
+    /// In words, redacted.
+    pub message: String,
+    /// Whether the surroundings are to blame (network, index, disk, a killed process): it is tried
+    /// again after a pause. Otherwise the same inputs are not tried again.
+    pub transient: bool,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The program (re)started: what was under way is lost.
+    Restarted,
+    /// The McpGroup says this. Send it first, and on every change.
+    Configured(Settings),
+    /// The source's ref points here (a poll, a hook, a saved file).
+    Observed(Revision),
+    /// [`Action::Fetch`] is done.
+    Fetched(Fetched),
+    /// [`Action::Fetch`] failed.
+    FetchFailed(Revision, Failure),
+    /// [`Action::Deploy`] came to an end with a report.
+    Deployed {
+        /// What was deployed.
+        inputs: Inputs,
+        /// How it ended.
+        outcome: Outcome,
+        /// `Report::desired_state`; must be there unless the outcome is `Failed`.
+        desired: Option<DesiredState>,
+        /// The report's first error, for the memory of a failure.
+        failure: Option<Failure>,
+    },
+    /// [`Action::Deploy`] broke off without a report.
+    DeployFailed(Inputs, Failure),
+    /// [`Action::Reload`] is done: these inputs serve.
+    Reloaded(Inputs),
+    /// [`Action::Reload`] failed: the workers still serve what they served before. With the reason
+    /// `LayerMissing` or `LayerCorrupt` the layers are made again.
+    ReloadFailed(Inputs, Failure),
+    /// What serves does not live: its processes end again and again.
+    Unhealthy(Inputs, Failure),
+    /// A layer of what serves is gone or damaged.
+    LayerLost,
+    /// Somebody asks to try again; a token that was seen before asks for nothing.
+    Requested(String),
+    /// The pause of [`Action::RetryAfter`] is over.
+    RetryDue,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Look now where the source's ref points; answer [`Event::Observed`].
+    Resolve,
+    /// Fetch this revision, read its tree, store its code layer; answer [`Event::Fetched`] or
+    /// [`Event::FetchFailed`].
+    Fetch(Revision),
+    /// Run the deploy step; answer [`Event::Deployed`] or [`Event::DeployFailed`].
+    Deploy {
+        /// Which revision, for people.
+        revision: Revision,
+        /// From what.
+        inputs: Inputs,
+        /// Its code layer, if the fetch stored one.
+        code: Option<LayerRef>,
+    },
+    /// Make the workers serve this; answer [`Event::Reloaded`] or [`Event::ReloadFailed`].
+    Reload(Box<Served>),
+    /// Nothing to do, and why; for status and logs.
+    Keep(Kept),
+    /// Send [`Event::RetryDue`] after this time.
+    RetryAfter(Duration),
+    /// Remove all layers but these.
+    Prune(Vec<LayerRef>),
+}
+
+/// Why nothing is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing was observed yet.
+    NothingObserved,
+    /// What is observed serves.
+    UpToDate,
+    /// The commit is new, the tree is not: only the revision was recorded.
+    SameTree,
+    /// The inputs failed (just now or before); the last good revision serves.
+    Failed(Box<Failed>),
+    /// The serving revision was bad; the one before serves again.
+    RolledBack(Box<Failed>),
+    /// The group is suspended.
+    Suspended,
+    /// A pause after something broke off is not over.
+    Waiting,
+    /// An attempt is under way; what is new is looked at when it ends.
+    Busy,
+}
+
+/// Takes one step.
+pub fn step(memory: &mut Memory, event: Event) -> Vec<Action> {
+    let mut actions = Vec::new();
+    match event {
+        Event::Restarted => restarted(memory, &mut actions),
+        Event::Configured(settings) => configured(memory, settings, &mut actions),
+        Event::Observed(revision) => observed(memory, revision, &mut actions),
+        Event::Fetched(fetched) => on_fetched(memory, fetched, &mut actions),
+        Event::FetchFailed(revision, failure) => {
+            if memory.attempts(&revision.commit) {
+                let inputs = memory.unread(&revision.commit);
+                broke_off(memory, inputs, failure, None, &mut actions);
+            }
+        }
+        Event::Deployed {
+            inputs,
+            outcome,
+            desired,
+            failure,
+        } => {
+            on_deployed(memory, inputs, outcome, desired, failure, &mut actions);
+        }
+        Event::DeployFailed(inputs, failure) => {
+            if memory.deploys(&inputs) {
+                let limit = memory.settings.max_retries;
+                broke_off(memory, inputs, failure, Some(limit), &mut actions);
+            }
+        }
+        Event::Reloaded(inputs) => reloaded(memory, &inputs, &mut actions),
+        Event::ReloadFailed(inputs, failure) => {
+            reload_failed(memory, inputs, failure, &mut actions);
+        }
+        Event::Unhealthy(inputs, failure) => {
+            unhealthy(memory, &inputs, &failure, &mut actions);
+        }
+        Event::LayerLost => {
+            memory.lost = memory.serving.is_some();
+            next(memory, &mut actions);
+        }
+        Event::Requested(token) => {
+            if memory.requested.as_deref() != Some(&token) {
+                memory.requested = Some(token);
+                memory.failed.clear();
+                memory.retry = None;
+                actions.push(Action::Resolve);
+                next(memory, &mut actions);
+            }
+        }
+        Event::RetryDue => {
+            if memory
+                .restoring
+                .as_ref()
+                .is_some_and(|restore| restore.waiting)
+            {
+                restore(memory, &mut actions);
+            }
+            if let Some(retry) = &mut memory.retry {
+                retry.waiting = false;
+                next(memory, &mut actions);
+            }
+        }
+    }
+    actions
+}
+
+impl Memory {
+    fn attempts(&self, commit: &str) -> bool {
+        self.attempting.as_ref().is_some_and(|attempt| {
+            attempt.revision.commit == commit && attempt.stage == Stage::Fetching
+        })
+    }
+
+    fn deploys(&self, inputs: &Inputs) -> bool {
+        self.attempting
+            .as_ref()
+            .is_some_and(|attempt| attempt.stage == Stage::Deploying(inputs.clone()))
+    }
+
+    fn reloads(&self, inputs: &Inputs) -> bool {
+        match self.attempting.as_ref().map(|attempt| &attempt.stage) {
+            Some(Stage::Reloading(candidate)) => candidate.inputs == *inputs,
+            _ => false,
+        }
+    }
+}
+
+/// Starts whatever comes next, or says why nothing does.
+fn next(memory: &mut Memory, actions: &mut Vec<Action>) {
+    if memory.attempting.is_some() {
+        return actions.push(Action::Keep(Kept::Busy));
+    }
+    if memory.settings.suspended {
+        return actions.push(Action::Keep(Kept::Suspended));
+    }
+    let kept = match memory.observed.clone() {
+        None => Kept::NothingObserved,
+        Some(target) => match consider(memory, target, actions) {
+            None => return,
+            Some(kept) => kept,
+        },
+    };
+    // Whatever is newer comes first: once it serves, what was lost matters no more.
+    if memory.lost
+        && kept != Kept::Waiting
+        && let Some(serving) = &memory.serving
+    {
+        let target = serving.revision.clone();
+        if waiting_for(memory, &target) {
+            return actions.push(Action::Keep(Kept::Waiting));
+        }
+        return fetch(memory, target, true, actions);
+    }
+    actions.push(Action::Keep(kept));
+}
+
+/// Whether a pause for this revision is not over; a pause for another one is forgotten.
+fn waiting_for(memory: &mut Memory, target: &Revision) -> bool {
+    match &memory.retry {
+        Some(retry) if retry.commit == target.commit => retry.waiting,
+        _ => {
+            memory.retry = None;
+            false
+        }
+    }
+}
+
+/// Starts what the observed revision needs, or says why it needs nothing. No attempt is under way.
+fn consider(memory: &mut Memory, target: Revision, actions: &mut Vec<Action>) -> Option<Kept> {
+    let known = memory
+        .newest
+        .as_ref()
+        .filter(|newest| newest.revision.commit == target.commit);
+    let Some(known) = known.cloned() else {
+        if let Some(failed) = memory.failure(&memory.unread(&target.commit)) {
+            return Some(Kept::Failed(Box::new(failed.clone())));
+        }
+        if waiting_for(memory, &target) {
+            return Some(Kept::Waiting);
+        }
+        fetch(memory, target, false, actions);
+        return None;
+    };
+    let known = Fetched {
+        revision: target,
+        ..known
+    };
+    memory.newest = Some(known.clone());
+    let inputs = memory.inputs(&known.tree);
+    if let Some(serving) = &mut memory.serving
+        && serving.inputs == inputs
+    {
+        if serving.revision == known.revision {
+            return Some(Kept::UpToDate);
+        }
+        serving.revision = known.revision.clone();
+        serving.desired.revision.clone_from(&known.revision.label);
+        return Some(Kept::SameTree);
+    }
+    if let Some(failed) = memory.failure(&inputs) {
+        return Some(Kept::Failed(Box::new(failed.clone())));
+    }
+    if waiting_for(memory, &known.revision) {
+        return Some(Kept::Waiting);
+    }
+    // The way back: it was deployed before and its layers were kept.
+    if let Some(ready) = memory
+        .previous
+        .iter()
+        .find(|served| served.inputs == inputs)
+    {
+        let mut candidate = ready.clone();
+        candidate.revision = known.revision.clone();
+        candidate.desired.revision.clone_from(&known.revision.label);
+        reload(memory, candidate, false, actions);
+    } else {
+        deploy(memory, &known, inputs, false, actions);
+    }
+    None
+}
+
+fn fetch(memory: &mut Memory, target: Revision, repair: bool, actions: &mut Vec<Action>) {
+    memory.attempting = Some(Attempt {
+        revision: target.clone(),
+        stage: Stage::Fetching,
+        repair,
+    });
+    actions.push(Action::Fetch(target));
+}
+
+fn deploy(
+    memory: &mut Memory,
+    fetched: &Fetched,
+    inputs: Inputs,
+    repair: bool,
+    actions: &mut Vec<Action>,
+) {
+    memory.attempting = Some(Attempt {
+        revision: fetched.revision.clone(),
+        stage: Stage::Deploying(inputs.clone()),
+        repair,
+    });
+    actions.push(Action::Deploy {
+        revision: fetched.revision.clone(),
+        inputs,
+        code: fetched.code.clone(),
+    });
+}
+
+fn reload(memory: &mut Memory, candidate: Served, repair: bool, actions: &mut Vec<Action>) {
+    let candidate = Box::new(candidate);
+    memory.attempting = Some(Attempt {
+        revision: candidate.revision.clone(),
+        stage: Stage::Reloading(candidate.clone()),
+        repair,
+    });
+    actions.push(Action::Reload(candidate));
+}
+
+/// The attempt is over: look whether something newer waits, and sweep when nothing does.
+fn ended(memory: &mut Memory, kept: Option<Kept>, actions: &mut Vec<Action>) {
+    memory.attempting = None;
+    let said = kept.is_some();
+    actions.extend(kept.map(Action::Keep));
+    let before = actions.len();
+    next(memory, actions);
+    // Say why once.
+    let settled = |action: Option<&Action>| {
+        matches!(
+            action,
+            Some(Action::Keep(
+                Kept::UpToDate | Kept::Failed(_) | Kept::SameTree
+            ))
+        )
+    };
+    if said && settled(actions.get(before)) {
+        actions.truncate(before);
+    }
+    if memory.attempting.is_none() {
+        actions.push(Action::Prune(memory.keep()));
+    }
+}
+
+fn restarted(memory: &mut Memory, actions: &mut Vec<Action>) {
+    memory.attempting = None;
+    memory.retry = None;
+    memory.restoring = None;
+    restore(memory, actions);
+    next(memory, actions);
+}
+
+/// Loads what serves, again.
+fn restore(memory: &mut Memory, actions: &mut Vec<Action>) {
+    if let Some(serving) = &memory.serving {
+        let times = memory.restoring.take().map_or(0, |restore| restore.times);
+        memory.restoring = Some(Restore {
+            times,
+            waiting: false,
+        });
+        actions.push(Action::Reload(Box::new(serving.clone())));
+    }
+}
+
+fn configured(memory: &mut Memory, settings: Settings, actions: &mut Vec<Action>) {
+    memory.previous.truncate(settings.history);
+    let before = std::mem::replace(&mut memory.settings, settings);
+    if before != memory.settings {
+        memory.retry = None;
+    }
+    if before.source != memory.settings.source {
+        memory.observed = None;
+        memory.newest = None;
+        memory
+            .failed
+            .retain(|failed| !failed.inputs.tree.starts_with("commit "));
+        actions.push(Action::Resolve);
+    }
+    next(memory, actions);
+}
+
+fn observed(memory: &mut Memory, revision: Revision, actions: &mut Vec<Action>) {
+    memory.observed = Some(revision);
+    next(memory, actions);
+}
+
+fn on_fetched(memory: &mut Memory, fetched: Fetched, actions: &mut Vec<Action>) {
+    if !memory.attempts(&fetched.revision.commit) {
+        return;
+    }
+    let repair = memory
+        .attempting
+        .take()
+        .is_some_and(|attempt| attempt.repair);
+    if let Some(serving) = &memory.serving
+        && repair
+        && serving.inputs.tree == fetched.tree
+    {
+        let inputs = serving.inputs.clone();
+        return deploy(memory, &fetched, inputs, true, actions);
+    }
+    let is_observed = |memory: &Memory| {
+        memory
+            .observed
+            .as_ref()
+            .is_some_and(|o| o.commit == fetched.revision.commit)
+    };
+    if is_observed(memory) || memory.newest.is_none() {
+        memory.newest = Some(fetched.clone());
+    }
+    ended(memory, None, actions);
+}
+
+fn on_deployed(
+    memory: &mut Memory,
+    inputs: Inputs,
+    outcome: Outcome,
+    desired: Option<DesiredState>,
+    failure: Option<Failure>,
+    actions: &mut Vec<Action>,
+) {
+    if !memory.deploys(&inputs) {
+        return;
+    }
+    let Some(attempt) = memory.attempting.clone() else {
+        return;
+    };
+    match desired.filter(|_| outcome != Outcome::Failed) {
+        Some(desired) => {
+            memory.retry = None;
+            let candidate = Served {
+                revision: attempt.revision,
+                inputs,
+                desired,
+            };
+            reload(memory, candidate, attempt.repair, actions);
+        }
+        None => {
+            let failure = failure.unwrap_or_else(|| Failure {
+                reason: Reason::NothingToServe,
+                message: "nothing of the revision can be served".to_owned(),
+                transient: false,
+            });
+            let limit = memory.settings.max_retries;
+            broke_off(memory, inputs, failure, Some(limit), actions);
+        }
+    }
+}
+
+/// An attempt failed: for good, or for now.
+fn broke_off(
+    memory: &mut Memory,
+    inputs: Inputs,
+    failure: Failure,
+    limit: Option<u32>,
+    actions: &mut Vec<Action>,
+) {
+    let Some(attempt) = memory.attempting.take() else {
+        return;
+    };
+    let times = match &memory.retry {
+        Some(retry) if retry.commit == attempt.revision.commit => retry.times + 1,
+        _ => 1,
+    };
+    if failure.transient && (attempt.repair || limit.is_none_or(|limit| times <= limit)) {
+        let retry = Retry {
+            commit: attempt.revision.commit,
+            times,
+            waiting: true,
+        };
+        actions.push(Action::RetryAfter(retry.delay()));
+        memory.retry = Some(retry);
+        return next(memory, actions);
+    }
+    if attempt.repair {
+        // It cannot be made again (a commit that is gone): go back if there is a way back, and do
+        // not stand in the way of what comes.
+        memory.lost = false;
+        memory.retry = None;
+        let serving = memory
+            .serving
+            .as_ref()
+            .map(|serving| serving.inputs.clone());
+        if let Some(serving) = serving
+            && unhealthy(memory, &serving, &failure, actions)
+        {
+            return;
+        }
+        return ended(memory, None, actions);
+    }
+    memory.retry = None;
+    if memory
+        .candidate
+        .as_ref()
+        .is_some_and(|candidate| candidate.inputs == inputs)
+    {
+        memory.candidate = None;
+    }
+    let failed = Failed {
+        inputs,
+        revision: attempt.revision,
+        reason: failure.reason,
+        message: failure.message,
+    };
+    memory.remember_failure(failed.clone());
+    ended(memory, Some(Kept::Failed(Box::new(failed))), actions);
+}
+
+fn reloaded(memory: &mut Memory, inputs: &Inputs, actions: &mut Vec<Action>) {
+    if memory
+        .serving
+        .as_ref()
+        .is_some_and(|serving| serving.inputs == *inputs)
+    {
+        memory.restoring = None;
+    }
+    if !memory.reloads(inputs) {
+        return;
+    }
+    let Some(Attempt {
+        stage: Stage::Reloading(candidate),
+        ..
+    }) = memory.attempting.take()
+    else {
+        return;
+    };
+    memory.retry = None;
+    memory.lost = false;
+    memory.restoring = None;
+    memory.candidate = None;
+    memory.previous.retain(|served| served.inputs != *inputs);
+    if let Some(before) = memory.serving.replace(*candidate)
+        && before.inputs != *inputs
+    {
+        memory.previous.insert(0, before);
+    }
+    memory.previous.truncate(memory.settings.history);
+    ended(memory, None, actions);
+}
+
+fn reload_failed(memory: &mut Memory, inputs: Inputs, failure: Failure, actions: &mut Vec<Action>) {
+    let layer_gone = matches!(failure.reason, Reason::LayerMissing | Reason::LayerCorrupt);
+    if memory.reloads(&inputs) {
+        let failure = Failure {
+            transient: failure.transient || layer_gone,
+            ..failure
+        };
+        if layer_gone {
+            // Made again from the start.
+            memory.candidate = None;
+            memory.previous.retain(|served| served.inputs != inputs);
+            memory.newest = None;
+        }
+        let limit = memory.settings.max_retries;
+        return broke_off(memory, inputs, failure, Some(limit), actions);
+    }
+    // What serves could not be loaded again, after a restart or a roll back.
+    let serves = memory
+        .serving
+        .as_ref()
+        .is_some_and(|serving| serving.inputs == inputs);
+    if !serves || memory.restoring.is_none() {
+        return;
+    }
+    if layer_gone {
+        memory.restoring = None;
+        memory.lost = true;
+        return next(memory, actions);
+    }
+    if !failure.transient && unhealthy(memory, &inputs, &failure, actions) {
+        return;
+    }
+    // Nothing better is known: go on trying.
+    let times = memory.restoring.take().map_or(0, |restore| restore.times) + 1;
+    let pause = Restore {
+        times,
+        waiting: true,
+    };
+    actions.push(Action::RetryAfter(pause.delay()));
+    memory.restoring = Some(pause);
+}
+
+/// Rolls back to the newest revision that is not known to be bad; false when there is none.
+fn unhealthy(
+    memory: &mut Memory,
+    inputs: &Inputs,
+    failure: &Failure,
+    actions: &mut Vec<Action>,
+) -> bool {
+    let Some(serving) = memory
+        .serving
+        .as_ref()
+        .filter(|serving| serving.inputs == *inputs)
+    else {
+        return false;
+    };
+    let failed = Failed {
+        inputs: inputs.clone(),
+        revision: serving.revision.clone(),
+        reason: failure.reason,
+        message: failure.message.clone(),
+    };
+    let good = memory
+        .previous
+        .iter()
+        .position(|served| memory.failure(&served.inputs).is_none());
+    let Some(good) = good else {
+        actions.push(Action::Keep(Kept::Failed(Box::new(failed))));
+        return false;
+    };
+    memory.remember_failure(failed.clone());
+    memory.serving = Some(memory.previous.remove(good));
+    memory.lost = false;
+    memory.restoring = None;
+    actions.push(Action::Keep(Kept::RolledBack(Box::new(failed))));
+    restore(memory, actions);
+    if memory.attempting.is_none() {
+        next(memory, actions);
+    }
+    true
+}

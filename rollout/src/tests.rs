@@ -1,0 +1,725 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use ramen_group::{DesiredState, LayerRef, Outcome, Reason};
+
+use crate::*;
+
+fn revision(commit: &str) -> Revision {
+    Revision {
+        commit: commit.to_owned(),
+        label: format!("main@{commit}"),
+    }
+}
+
+fn layer(key: &str) -> LayerRef {
+    LayerRef {
+        key: key.to_owned(),
+        digest: format!("sha256:{key}"),
+        size: 1,
+    }
+}
+
+fn desired(inputs: &Inputs) -> DesiredState {
+    DesiredState {
+        revision: String::new(),
+        code: layer(&inputs.tree),
+        deps: Some(layer(&format!("deps {} {}", inputs.tree, inputs.runtime))),
+        python: "3.11".to_owned(),
+        exclude: Vec::new(),
+    }
+}
+
+fn failure(transient: bool) -> Failure {
+    Failure {
+        reason: Reason::ImportFailed,
+        message: "boom".to_owned(),
+        transient,
+    }
+}
+
+fn layer_gone() -> Failure {
+    Failure {
+        reason: Reason::LayerMissing,
+        message: "gone".to_owned(),
+        transient: false,
+    }
+}
+
+fn fetched(commit: &str, tree: &str) -> Event {
+    Event::Fetched(Fetched {
+        revision: revision(commit),
+        tree: tree.to_owned(),
+        code: Some(layer(tree)),
+    })
+}
+
+fn deployed(inputs: &Inputs) -> Event {
+    Event::Deployed {
+        inputs: inputs.clone(),
+        outcome: Outcome::Ok,
+        desired: Some(desired(inputs)),
+        failure: None,
+    }
+}
+
+/// A memory in which `commit` with `tree` serves.
+fn serving(memory: &mut Memory, commit: &str, tree: &str) -> Inputs {
+    let inputs = memory.inputs(tree);
+    step(memory, Event::Observed(revision(commit)));
+    step(memory, fetched(commit, tree));
+    step(memory, deployed(&inputs));
+    step(memory, Event::Reloaded(inputs.clone()));
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, inputs);
+    inputs
+}
+
+#[test]
+fn a_revision_is_fetched_deployed_loaded_and_then_served() {
+    let mut memory = Memory::default();
+    assert_eq!(
+        step(&mut memory, Event::Observed(revision("a"))),
+        [Action::Fetch(revision("a"))]
+    );
+    let inputs = memory.inputs("t");
+    let actions = step(&mut memory, fetched("a", "t"));
+    assert_eq!(
+        actions,
+        [Action::Deploy {
+            revision: revision("a"),
+            inputs: inputs.clone(),
+            code: Some(layer("t"))
+        }]
+    );
+    let actions = step(&mut memory, deployed(&inputs));
+    assert!(matches!(&*actions, [Action::Reload(served)] if served.inputs == inputs));
+    assert_eq!(memory.serving, None, "nothing serves before it is loaded");
+    let actions = step(&mut memory, Event::Reloaded(inputs.clone()));
+    assert!(
+        matches!(&*actions, [Action::Keep(Kept::UpToDate), Action::Prune(_)]),
+        "{actions:?}"
+    );
+    assert!(memory.is_current());
+    assert_eq!(memory.keep(), [layer("t"), desired(&inputs).deps.unwrap()]);
+}
+
+#[test]
+fn a_commit_with_the_same_tree_is_recorded_without_a_deploy() {
+    let mut memory = Memory::default();
+    serving(&mut memory, "a", "t");
+    step(&mut memory, Event::Observed(revision("b")));
+    let actions = step(&mut memory, fetched("b", "t"));
+    assert!(
+        matches!(&*actions, [Action::Keep(Kept::SameTree), Action::Prune(_)]),
+        "{actions:?}"
+    );
+    let serving = memory.serving.as_ref().unwrap();
+    assert_eq!(
+        (&*serving.revision.commit, &*serving.desired.revision),
+        ("b", "main@b")
+    );
+    assert_eq!(
+        step(&mut memory, Event::Observed(revision("b"))),
+        [Action::Keep(Kept::UpToDate)]
+    );
+}
+
+#[test]
+fn a_failed_revision_is_not_tried_again_before_something_changes() {
+    let mut memory = Memory::default();
+    let good = serving(&mut memory, "a", "good");
+    step(&mut memory, Event::Observed(revision("b")));
+    step(&mut memory, fetched("b", "bad"));
+    let inputs = memory.inputs("bad");
+    let failed = Event::Deployed {
+        inputs: inputs.clone(),
+        outcome: Outcome::Failed,
+        desired: None,
+        failure: Some(failure(false)),
+    };
+    let actions = step(&mut memory, failed);
+    assert!(
+        matches!(&*actions, [Action::Keep(Kept::Failed(_)), Action::Prune(_)]),
+        "{actions:?}"
+    );
+    for event in [
+        Event::Observed(revision("b")),
+        Event::Restarted,
+        Event::RetryDue,
+    ] {
+        let actions = step(&mut memory, event);
+        let tries = |a: &Action| matches!(a, Action::Fetch(_) | Action::Deploy { .. });
+        assert!(!actions.iter().any(tries), "{actions:?}");
+    }
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, good);
+    assert!(memory.observed_failure().is_some());
+    let settings = Settings {
+        runtime: "3.12".to_owned(),
+        ..Settings::default()
+    };
+    let actions = step(&mut memory.clone(), Event::Configured(settings));
+    assert!(
+        matches!(&*actions, [Action::Deploy { .. }]),
+        "another Python: {actions:?}"
+    );
+    let actions = step(&mut memory, Event::Requested("1".to_owned()));
+    assert!(
+        matches!(&*actions, [Action::Resolve, Action::Deploy { .. }]),
+        "{actions:?}"
+    );
+    assert_eq!(
+        step(&mut memory, Event::Requested("1".to_owned())),
+        [],
+        "a token asks once"
+    );
+}
+
+#[test]
+fn what_comes_during_an_attempt_is_attempted_after_it() {
+    let mut memory = Memory::default();
+    step(&mut memory, Event::Observed(revision("a")));
+    step(&mut memory, fetched("a", "ta"));
+    assert_eq!(
+        step(&mut memory, Event::Observed(revision("b"))),
+        [Action::Keep(Kept::Busy)]
+    );
+    step(&mut memory, Event::Observed(revision("c")));
+    let inputs = memory.inputs("ta");
+    step(&mut memory, deployed(&inputs));
+    let actions = step(&mut memory, Event::Reloaded(inputs));
+    assert_eq!(actions, [Action::Fetch(revision("c"))]);
+}
+
+#[test]
+fn a_transient_failure_is_tried_again_after_growing_pauses_and_counts_in_the_end() {
+    let mut memory = Memory::default();
+    step(&mut memory, Event::Observed(revision("a")));
+    step(&mut memory, fetched("a", "t"));
+    let inputs = memory.inputs("t");
+    let mut pauses = Vec::new();
+    loop {
+        let actions = step(
+            &mut memory,
+            Event::DeployFailed(inputs.clone(), failure(true)),
+        );
+        let Some(Action::RetryAfter(pause)) = actions.first() else {
+            assert!(
+                matches!(&actions[0], Action::Keep(Kept::Failed(_))),
+                "{actions:?}"
+            );
+            break;
+        };
+        pauses.push(pause.as_secs());
+        let waiting = step(&mut memory, Event::Observed(revision("a")));
+        assert_eq!(waiting, [Action::Keep(Kept::Waiting)]);
+        let actions = step(&mut memory, Event::RetryDue);
+        assert!(matches!(&*actions, [Action::Deploy { .. }]), "{actions:?}");
+    }
+    assert_eq!(pauses, [5, 10, 20, 40, 80]);
+}
+
+#[test]
+fn a_newer_revision_does_not_wait_for_the_pause_of_an_older_one() {
+    let mut memory = Memory::default();
+    step(&mut memory, Event::Observed(revision("a")));
+    step(
+        &mut memory,
+        Event::FetchFailed(revision("a"), failure(true)),
+    );
+    let actions = step(&mut memory, Event::Observed(revision("b")));
+    assert_eq!(actions, [Action::Fetch(revision("b"))]);
+}
+
+#[test]
+fn a_ref_set_back_is_served_without_a_deploy() {
+    let mut memory = Memory::default();
+    let old = serving(&mut memory, "a", "ta");
+    let new = serving(&mut memory, "b", "tb");
+    step(&mut memory, Event::Observed(revision("a")));
+    let actions = step(&mut memory, fetched("a", "ta"));
+    assert!(
+        matches!(&*actions, [Action::Reload(served)] if served.inputs == old),
+        "{actions:?}"
+    );
+    step(&mut memory, Event::Reloaded(old.clone()));
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, old);
+    assert_eq!(memory.previous[0].inputs, new);
+}
+
+#[test]
+fn a_bad_revision_that_got_through_is_rolled_back_once() {
+    let mut memory = Memory::default();
+    let old = serving(&mut memory, "a", "ta");
+    let new = serving(&mut memory, "b", "tb");
+    let actions = step(&mut memory, Event::Unhealthy(new.clone(), failure(false)));
+    assert!(
+        matches!(
+            &*actions,
+            [Action::Keep(Kept::RolledBack(_)), Action::Reload(served), Action::Keep(Kept::Failed(_))]
+                if served.inputs == old
+        ),
+        "{actions:?}"
+    );
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, old);
+    let actions = step(&mut memory, Event::Unhealthy(old.clone(), failure(false)));
+    assert!(
+        matches!(&*actions, [Action::Keep(Kept::Failed(_))]),
+        "nothing better: {actions:?}"
+    );
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, old);
+}
+
+#[test]
+fn after_a_restart_the_last_good_revision_is_loaded_first() {
+    let mut memory = Memory::default();
+    let good = serving(&mut memory, "a", "ta");
+    step(&mut memory, Event::Observed(revision("b")));
+    step(&mut memory, fetched("b", "tb"));
+    let saved = serde_roundtrip(&memory);
+    let mut memory = saved;
+    let actions = step(&mut memory, Event::Restarted);
+    assert!(
+        matches!(&*actions, [Action::Reload(served), Action::Deploy { .. }] if served.inputs == good),
+        "{actions:?}"
+    );
+    let actions = step(
+        &mut memory,
+        Event::ReloadFailed(good.clone(), failure(true)),
+    );
+    assert!(matches!(&*actions, [Action::RetryAfter(_)]), "{actions:?}");
+    let actions = step(&mut memory, Event::RetryDue);
+    assert!(matches!(&*actions, [Action::Reload(_)]), "{actions:?}");
+}
+
+#[test]
+fn a_lost_layer_is_made_again_and_loaded() {
+    let mut memory = Memory::default();
+    let inputs = serving(&mut memory, "a", "ta");
+    assert_eq!(
+        step(&mut memory, Event::LayerLost),
+        [Action::Fetch(revision("a"))]
+    );
+    let actions = step(&mut memory, fetched("a", "ta"));
+    assert!(matches!(&*actions, [Action::Deploy { .. }]), "{actions:?}");
+    step(&mut memory, deployed(&inputs));
+    step(&mut memory, Event::Reloaded(inputs.clone()));
+    assert!(!memory.lost);
+    assert_eq!(memory.previous, [], "it is not its own predecessor");
+}
+
+#[test]
+fn a_suspended_group_starts_nothing_and_catches_up() {
+    let mut memory = Memory::default();
+    serving(&mut memory, "a", "ta");
+    let suspended = Settings {
+        suspended: true,
+        ..memory.settings.clone()
+    };
+    step(&mut memory, Event::Configured(suspended));
+    let actions = step(&mut memory, Event::Observed(revision("b")));
+    assert_eq!(actions, [Action::Keep(Kept::Suspended)]);
+    let actions = step(&mut memory, Event::Configured(Settings::default()));
+    assert_eq!(actions, [Action::Fetch(revision("b"))]);
+}
+
+#[test]
+fn another_source_forgets_what_was_observed() {
+    let mut memory = Memory::default();
+    serving(&mut memory, "a", "ta");
+    let settings = Settings {
+        source: "other path".to_owned(),
+        ..memory.settings.clone()
+    };
+    let actions = step(&mut memory, Event::Configured(settings));
+    assert_eq!(
+        actions,
+        [Action::Resolve, Action::Keep(Kept::NothingObserved)]
+    );
+    let actions = step(&mut memory, Event::Observed(revision("a")));
+    assert_eq!(
+        actions,
+        [Action::Fetch(revision("a"))],
+        "the same commit, perhaps another tree"
+    );
+}
+
+#[test]
+fn answers_that_nobody_waits_for_change_nothing() {
+    let mut memory = Memory::default();
+    let inputs = serving(&mut memory, "a", "ta");
+    let before = memory.clone();
+    for event in [
+        fetched("z", "tz"),
+        deployed(&inputs),
+        Event::DeployFailed(inputs.clone(), failure(false)),
+        Event::Reloaded(memory.inputs("tz")),
+        Event::ReloadFailed(inputs.clone(), failure(false)),
+        Event::FetchFailed(revision("a"), failure(false)),
+        Event::RetryDue,
+    ] {
+        assert_eq!(step(&mut memory, event.clone()), [], "{event:?}");
+    }
+    assert_eq!(memory, before);
+}
+
+fn serde_roundtrip(memory: &Memory) -> Memory {
+    serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
+}
+
+/// What can happen to the world.
+#[derive(Debug, Clone)]
+enum Move {
+    Push(u8),
+    SetBack(u8),
+    Poll,
+    Finish,
+    Disturb,
+    Restart,
+    Runtime(u8),
+    Suspend(bool),
+    Request,
+    Unhealthy,
+    Lose,
+    RetryDue,
+}
+
+fn moves() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        4 => (0..6u8).prop_map(Move::Push),
+        1 => (0..6u8).prop_map(Move::SetBack),
+        2 => Just(Move::Poll),
+        12 => Just(Move::Finish),
+        2 => Just(Move::Disturb),
+        1 => Just(Move::Restart),
+        1 => (0..3u8).prop_map(Move::Runtime),
+        1 => any::<bool>().prop_map(Move::Suspend),
+        1 => Just(Move::Request),
+        1 => Just(Move::Unhealthy),
+        1 => Just(Move::Lose),
+        3 => Just(Move::RetryDue),
+    ]
+}
+
+/// The world that the machine drives: a repository, a deploy step that judges by its inputs alone,
+/// and workers.
+#[derive(Default)]
+struct World {
+    memory: Memory,
+    /// Tree of each commit.
+    commits: Vec<u8>,
+    head: usize,
+    attempt: Option<Action>,
+    restore: Option<Served>,
+    /// What the workers have loaded.
+    live: Option<Inputs>,
+    /// Inputs that failed for good, or got sick, since somebody asked.
+    bad: HashSet<Inputs>,
+    store: HashSet<String>,
+    requests: u32,
+    served_once: bool,
+    timers: usize,
+}
+
+impl World {
+    /// 0: the deploy fails; 1: the load fails; else good.
+    fn verdict(inputs: &Inputs) -> u8 {
+        let number = |text: &str| text.bytes().fold(0u32, |sum, b| sum * 31 + u32::from(b));
+        ((number(&inputs.tree) + 7 * number(&inputs.runtime)) % 4) as u8
+    }
+
+    fn head(&self) -> Revision {
+        revision(&format!("c{}", self.head))
+    }
+
+    fn send(&mut self, event: Event) {
+        let attempt_before = self.memory.attempting.is_some();
+        let repairing = self.memory.lost;
+        let actions = step(&mut self.memory, event);
+        for action in actions {
+            match action {
+                Action::Reload(served)
+                    if self.memory.serving.as_ref() == Some(&*served)
+                        && !self.is_candidate(&served) =>
+                {
+                    self.restore = Some(*served);
+                }
+                Action::Fetch(_) | Action::Reload(_) => self.start(action),
+                Action::Deploy { ref inputs, .. } => {
+                    assert!(
+                        !self.bad.contains(inputs) || repairing,
+                        "tried again: {inputs:?}"
+                    );
+                    let serving = self.memory.serving.as_ref();
+                    let serves = serving.is_some_and(|serving| serving.inputs == *inputs);
+                    assert!(
+                        !serves || repairing,
+                        "deployed although it serves: {inputs:?}"
+                    );
+                    self.start(action);
+                }
+                Action::Prune(keep) => {
+                    for served in self.memory.serving.iter().chain(&self.memory.previous) {
+                        assert!(keep.contains(&served.desired.code), "{keep:?}");
+                    }
+                    self.store
+                        .retain(|key| keep.iter().any(|layer| layer.key == *key));
+                }
+                Action::RetryAfter(_) => self.timers += 1,
+                Action::Resolve => {}
+                Action::Keep(_) => {}
+            }
+        }
+        let _ = attempt_before;
+        self.check();
+    }
+
+    fn is_candidate(&self, served: &Served) -> bool {
+        matches!(
+            self.memory.attempting.as_ref().map(|attempt| &attempt.stage),
+            Some(Stage::Reloading(candidate)) if **candidate == *served
+        )
+    }
+
+    fn start(&mut self, action: Action) {
+        assert!(self.attempt.is_none(), "two attempts at once");
+        self.attempt = Some(action);
+    }
+
+    fn check(&mut self) {
+        assert_eq!(self.attempt.is_some(), self.memory.attempting.is_some());
+        assert_eq!(serde_roundtrip(&self.memory), self.memory);
+        let serving = self.memory.serving.as_ref();
+        self.served_once |= serving.is_some();
+        assert_eq!(
+            serving.is_some(),
+            self.served_once,
+            "the last good revision was given up"
+        );
+        if let Some(serving) = serving {
+            assert!(World::verdict(&serving.inputs) > 1, "something bad serves");
+            if self.memory.restoring.is_none() && !self.memory.lost {
+                assert_eq!(self.live.as_ref(), Some(&serving.inputs));
+            }
+            if !self.memory.lost && self.memory.restoring.is_none() {
+                assert!(
+                    self.store.contains(&serving.desired.code.key),
+                    "a served layer is gone"
+                );
+            }
+        }
+    }
+
+    fn lacks(&self, served: &Served) -> bool {
+        !self.store.contains(&served.desired.code.key)
+    }
+
+    /// The action under way ends as it must.
+    fn finish(&mut self) {
+        if let Some(served) = self.restore.take() {
+            // The workers load one thing at a time, the last order wins.
+            if self.lacks(&served) {
+                return self.send(Event::ReloadFailed(served.inputs, layer_gone()));
+            }
+            self.live = Some(served.inputs.clone());
+            return self.send(Event::Reloaded(served.inputs));
+        }
+        let Some(action) = self.attempt.take() else {
+            return;
+        };
+        match action {
+            Action::Fetch(revision) => {
+                let at: usize = revision.commit[1..].parse().unwrap();
+                let tree = format!("t{}", self.commits[at]);
+                self.store.insert(tree.clone());
+                self.send(Event::Fetched(Fetched {
+                    revision,
+                    code: Some(layer(&tree)),
+                    tree,
+                }));
+            }
+            Action::Deploy { inputs, .. } => {
+                self.store.insert(inputs.tree.clone());
+                if World::verdict(&inputs) == 0 {
+                    self.bad.insert(inputs.clone());
+                    self.send(Event::Deployed {
+                        inputs,
+                        outcome: Outcome::Failed,
+                        desired: None,
+                        failure: Some(failure(false)),
+                    });
+                } else {
+                    self.send(deployed(&inputs));
+                }
+            }
+            Action::Reload(served) => {
+                let lacks = self.lacks(&served);
+                let inputs = served.inputs;
+                if lacks {
+                    self.give_up_after_retries(&inputs);
+                    self.send(Event::ReloadFailed(inputs, layer_gone()));
+                } else if World::verdict(&inputs) == 1 {
+                    self.bad.insert(inputs.clone());
+                    self.send(Event::ReloadFailed(inputs, failure(false)));
+                } else {
+                    self.live = Some(inputs.clone());
+                    self.send(Event::Reloaded(inputs));
+                }
+            }
+            other => panic!("not an attempt: {other:?}"),
+        }
+    }
+
+    /// The action under way breaks off for reasons of the surroundings.
+    fn disturb(&mut self) {
+        match self.attempt.take() {
+            None => {}
+            Some(Action::Fetch(revision)) => {
+                self.send(Event::FetchFailed(revision, failure(true)));
+            }
+            Some(Action::Deploy { inputs, .. }) => {
+                self.give_up_after_retries(&inputs);
+                self.send(Event::DeployFailed(inputs, failure(true)));
+            }
+            Some(Action::Reload(served)) => {
+                self.give_up_after_retries(&served.inputs);
+                self.send(Event::ReloadFailed(served.inputs, failure(true)));
+            }
+            Some(other) => panic!("not an attempt: {other:?}"),
+        }
+    }
+
+    fn give_up_after_retries(&mut self, inputs: &Inputs) {
+        let times = self.memory.retry.as_ref().map_or(0, |retry| retry.times);
+        let repair = self
+            .memory
+            .attempting
+            .as_ref()
+            .is_some_and(|attempt| attempt.repair);
+        if times >= self.memory.settings.max_retries && !repair {
+            self.bad.insert(inputs.clone());
+        }
+    }
+
+    fn apply(&mut self, change: Move) {
+        match change {
+            Move::Push(tree) => {
+                self.commits.push(tree);
+                self.head = self.commits.len() - 1;
+                self.send(Event::Observed(self.head()));
+            }
+            Move::SetBack(by) => {
+                self.head = self.head.saturating_sub(usize::from(by));
+                if !self.commits.is_empty() {
+                    self.send(Event::Observed(self.head()));
+                }
+            }
+            Move::Poll if self.commits.is_empty() => {}
+            Move::Poll => self.send(Event::Observed(self.head())),
+            Move::Finish => self.finish(),
+            Move::Disturb => self.disturb(),
+            Move::Restart => {
+                self.attempt = None;
+                self.restore = None;
+                self.timers = 0;
+                self.send(Event::Restarted);
+            }
+            Move::Runtime(runtime) => {
+                let settings = Settings {
+                    runtime: format!("r{runtime}"),
+                    ..self.memory.settings.clone()
+                };
+                self.send(Event::Configured(settings));
+            }
+            Move::Suspend(suspended) => {
+                let settings = Settings {
+                    suspended,
+                    ..self.memory.settings.clone()
+                };
+                self.send(Event::Configured(settings));
+            }
+            Move::Request => {
+                self.requests += 1;
+                self.bad.clear();
+                self.send(Event::Requested(self.requests.to_string()));
+            }
+            Move::Unhealthy => {
+                if let Some(serving) = self.memory.serving.clone()
+                    && self.restore.is_none()
+                {
+                    if self
+                        .memory
+                        .previous
+                        .iter()
+                        .any(|p| self.memory.failure(&p.inputs).is_none())
+                    {
+                        self.bad.insert(serving.inputs.clone());
+                    }
+                    self.send(Event::Unhealthy(serving.inputs, failure(false)));
+                }
+            }
+            Move::Lose => {
+                if let Some(serving) = &self.memory.serving {
+                    self.store.remove(&serving.desired.code.key);
+                    self.send(Event::LayerLost);
+                }
+            }
+            Move::RetryDue => {
+                self.timers = self.timers.saturating_sub(1);
+                self.send(Event::RetryDue);
+            }
+        }
+    }
+
+    /// Everything that is under way ends, every pause runs out.
+    fn settle(&mut self) {
+        self.apply(Move::Suspend(false));
+        self.apply(Move::Poll);
+        for _ in 0..200 {
+            if self.attempt.is_some() || self.restore.is_some() {
+                self.finish();
+            } else if self
+                .memory
+                .retry
+                .as_ref()
+                .is_some_and(|retry| retry.waiting)
+                || self
+                    .memory
+                    .restoring
+                    .as_ref()
+                    .is_some_and(|restore| restore.waiting)
+            {
+                assert!(self.timers > 0, "a pause that nobody ends");
+                self.apply(Move::RetryDue);
+            } else {
+                return;
+            }
+        }
+        panic!("it never settles");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_walks_keep_the_promises(walk in proptest::collection::vec(moves(), 1..120)) {
+        let mut world = World::default();
+        for change in walk {
+            world.apply(change);
+        }
+        world.settle();
+        if world.commits.is_empty() {
+            return Ok(());
+        }
+        let memory = &world.memory;
+        prop_assert_eq!(memory.observed.as_ref(), Some(&world.head()));
+        let wanted = memory.inputs(&format!("t{}", world.commits[world.head]));
+        let serves = memory.serving.as_ref().is_some_and(|serving| serving.inputs == wanted);
+        prop_assert!(
+            serves || world.bad.contains(&wanted),
+            "the newest revision was lost: {:?}", memory
+        );
+        prop_assert!(!memory.lost, "a lost layer was never made again");
+        prop_assert_eq!(&memory.restoring, &None);
+    }
+}
