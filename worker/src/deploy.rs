@@ -35,6 +35,7 @@ pub use progress::ProgressMode;
 /// Arguments of `ramen-worker deploy`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
+    args_override_self = true,
     after_help = "Exit codes: 0 all packages serve, 3 some do, 4 none or the revision failed, \
                         2 wrong usage, 1 internal error."
 )]

@@ -30,6 +30,9 @@ use lock::{packages, split_lock, with_pinned_hashes};
 /// Goes up when the same inputs would be locked or installed in another way.
 const FORMAT: &str = "ramen-deps-1";
 
+/// Bytes from which on compiling in several processes pays.
+const PARALLEL_FROM: u64 = 20_000_000;
+
 /// The installed requirements of one revision.
 #[derive(Debug, Clone)]
 pub(crate) struct Deps {
@@ -193,6 +196,9 @@ impl Installer<'_> {
                 too_large(bytes, self.max_bytes),
             ));
         }
+        self.progress
+            .step(Phase::Install, count, Some(count), Some(bytes), "compiling");
+        self.uv.compile(&target, bytes > PARALLEL_FROM).await?;
         let packed = self.pack(&target).await?;
         let layer = self
             .store
@@ -231,7 +237,12 @@ impl Installer<'_> {
         if plan.pre {
             args.extend(["--prerelease".into(), "allow".into()]);
         }
-        let lock = self.uv.run(&args, &[], None).await?;
+        let find_links = self.find_links(plan);
+        let env: Vec<_> = find_links
+            .iter()
+            .map(|all| ("UV_FIND_LINKS", all.as_str()))
+            .collect();
+        let lock = self.uv.run(&args, &env, None).await?;
         let lock = with_pinned_hashes(&lock, &plan.hashes);
         let count = packages(&lock);
         self.progress.step(
@@ -277,7 +288,6 @@ impl Installer<'_> {
                 "--no-deps",
                 "--link-mode",
                 "copy",
-                "--compile-bytecode",
                 "--python",
             ]);
             args.push(self.uv.python.clone().into());
@@ -288,8 +298,11 @@ impl Installer<'_> {
             }
             self.source_args(plan, &mut args);
             args.extend(["-r".into(), file.into()]);
-            // Files of a layer have no times, so bytecode must not be checked against them.
-            let env = [("PYC_INVALIDATION_MODE", "UNCHECKED_HASH")];
+            let find_links = self.find_links(plan);
+            let env: Vec<_> = find_links
+                .iter()
+                .map(|all| ("UV_FIND_LINKS", all.as_str()))
+                .collect();
             let watch = Watch {
                 dir: target,
                 limit: self.max_bytes,
@@ -351,10 +364,6 @@ impl Installer<'_> {
     /// Options that say where packages may come from.
     fn source_args(&self, plan: &Plan, args: &mut Vec<OsString>) {
         args.extend(self.uv.config.flags.iter().map(OsString::from));
-        for dir in &plan.wheel_dirs {
-            args.push("--find-links".into());
-            args.push(dir.into());
-        }
         if self.allow_sources {
             for what in &plan.no_binary {
                 args.extend(["--no-binary".into(), what.into()]);
@@ -362,6 +371,15 @@ impl Installer<'_> {
         } else {
             args.extend(["--only-binary".into(), ":all:".into()]);
         }
+    }
+
+    /// Folders with wheels of the repo, beside those that the environment names: the option would
+    /// take their place.
+    fn find_links(&self, plan: &Plan) -> Option<String> {
+        let named = self.uv.config.env.get("UV_FIND_LINKS").cloned();
+        let own = plan.wheel_dirs.iter().map(|dir| dir.display().to_string());
+        let all: Vec<String> = named.into_iter().chain(own).collect();
+        (!plan.wheel_dirs.is_empty()).then(|| all.join(","))
     }
 
     /// All that a resolution depends on but the content of the index.

@@ -157,6 +157,7 @@ impl<'a> GoldenRun<'a> {
             .deadline
             .saturating_duration_since(Instant::now());
         let limit = tool.timeout.unwrap_or(CALL).min(left);
+        self.listener.runs(package.id);
         let handle = running
             .call(package.id, &arguments, CallOptions::default())
             .map_err(|error| error.to_string())?;

@@ -22,6 +22,9 @@ use super::progress::{Phase, Progress};
 
 /// How long a host may take before it begins to import.
 const START: Duration = Duration::from_secs(20);
+/// In place of a package: what is printed while packages are imported comes through another pipe
+/// than the news of who is imported, so that it cannot be put down to one.
+const IMPORTING: u32 = u32::MAX;
 /// How long the output of a host that ended is waited for.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
@@ -53,7 +56,7 @@ impl Importer {
     /// Forwards what hosts print to the log. Awaited after the last host ended.
     pub(crate) fn listen(&mut self) -> Listener {
         let (sender, receiver) = mpsc::channel(1024);
-        let importing = Arc::new(AtomicU32::new(u32::MAX));
+        let running = Arc::new(AtomicU32::new(IMPORTING));
         self.spec.output = Some(sender);
         let names = self
             .load
@@ -64,11 +67,11 @@ impl Importer {
             receiver,
             self.log.clone(),
             names.collect(),
-            Arc::clone(&importing),
+            Arc::clone(&running),
         );
         Listener {
             task: tokio::spawn(task),
-            importing,
+            running,
         }
     }
 
@@ -147,17 +150,16 @@ impl Importer {
             package: self.import_timeout,
             total: self.deadline.saturating_duration_since(Instant::now()),
         };
+        listener.runs(IMPORTING);
         let host = HostProcess::spawn(&self.spec).await?;
         let mut done = 0;
         let report = host.load(&load, limits, |id| {
-            listener.importing.store(id, Ordering::Relaxed);
             let name = names.get(&id).map_or("", String::as_str);
             self.progress
                 .step(Phase::Import, done, Some(total), None, name);
             done += 1;
         });
         let report = report.await;
-        listener.importing.store(u32::MAX, Ordering::Relaxed);
         if report.is_ok() {
             self.progress
                 .step(Phase::Import, total, Some(total), None, "packages imported");
@@ -201,10 +203,15 @@ impl Importer {
 /// Collects what hosts print.
 pub(crate) struct Listener {
     task: JoinHandle<()>,
-    importing: Arc<AtomicU32>,
+    running: Arc<AtomicU32>,
 }
 
 impl Listener {
+    /// Says which package runs from now on.
+    pub(crate) fn runs(&self, id: u32) {
+        self.running.store(id, Ordering::Relaxed);
+    }
+
     /// Waits until all output arrived; every [`Importer`] that it belongs to must be gone.
     pub(crate) async fn finish(self) {
         let mut task = self.task;
@@ -219,13 +226,13 @@ async fn forward(
     mut lines: mpsc::Receiver<OutputLine>,
     log: RunLog,
     names: BTreeMap<u32, String>,
-    importing: Arc<AtomicU32>,
+    running: Arc<AtomicU32>,
 ) {
     while let Some(line) = lines.recv().await {
         let id = line
             .package
-            .unwrap_or_else(|| importing.load(Ordering::Relaxed));
-        log.line(names.get(&id).map_or("python", String::as_str), &line.line);
+            .unwrap_or_else(|| running.load(Ordering::Relaxed));
+        log.line(names.get(&id).map_or("import", String::as_str), &line.line);
     }
 }
 

@@ -127,8 +127,20 @@ impl Run {
         let group = scan(&code.mcp);
         self.report.code = Some(code.layer);
         self.report.packages.clone_from(&group.packages);
-        self.report.errors.extend(group.errors.iter().cloned());
-        self.report.warnings.extend(group.warnings.iter().cloned());
+        self.report.errors.extend(
+            group
+                .errors
+                .iter()
+                .filter(|f| !about_requirements(f))
+                .cloned(),
+        );
+        self.report.warnings.extend(
+            group
+                .warnings
+                .iter()
+                .filter(|f| !about_requirements(f))
+                .cloned(),
+        );
         let plan = Plan::read(&code.mcp, self.args.allow_sdist);
         self.report.errors.extend(plan.errors.iter().cloned());
         self.report.warnings.extend(plan.warnings.iter().cloned());
@@ -373,6 +385,13 @@ impl Run {
         drop(importer);
         listener.finish().await;
     }
+}
+
+/// Whether [`Plan`] judges this, with more knowledge than a scan has.
+fn about_requirements(finding: &Finding) -> bool {
+    finding.reason == Reason::RequirementsInvalid
+        || (finding.reason == Reason::ModuleReserved
+            && finding.path.as_deref() == Some("mcp/requirements.txt"))
 }
 
 /// The folder of this program.

@@ -79,14 +79,53 @@ enum Stop {
 }
 
 impl Uv {
-    /// Runs one command and gives its stdout.
+    /// Runs one command of the installer and gives its stdout.
     pub(crate) async fn run(
         &self,
         args: &[OsString],
         env: &[(&str, &str)],
         watch: Option<Watch<'_>>,
     ) -> Result<String, UvFault> {
-        let mut command = Command::new(&self.program);
+        self.program(&self.program, args, env, watch).await
+    }
+
+    /// Compiles what lies in `dir`. Not with the installer's own option: that writes the name of
+    /// the scratch folder into each file, so that no two layers would be alike. Files have no
+    /// times in a layer, so bytecode is not checked against them.
+    pub(crate) async fn compile(&self, dir: &Path, parallel: bool) -> Result<(), UvFault> {
+        let mut args: Vec<OsString> = [
+            "-I",
+            "-m",
+            "compileall",
+            "-qq",
+            "--invalidation-mode",
+            "unchecked-hash",
+            "-j",
+        ]
+        .into_iter()
+        .map(OsString::from)
+        .collect();
+        args.extend([
+            if parallel { "0" } else { "1" }.into(),
+            "-s".into(),
+            dir.into(),
+            dir.into(),
+        ]);
+        match self.program(&self.python, &args, &[], None).await {
+            // Some packages ship files for other versions of Python, which do not compile.
+            Err(fault) if fault.reason != Reason::InstallFailed => Err(fault),
+            _ => Ok(()),
+        }
+    }
+
+    async fn program(
+        &self,
+        program: &Path,
+        args: &[OsString],
+        env: &[(&str, &str)],
+        watch: Option<Watch<'_>>,
+    ) -> Result<String, UvFault> {
+        let mut command = Command::new(program);
         command
             .args(args)
             .env_clear()

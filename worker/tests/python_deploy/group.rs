@@ -189,7 +189,7 @@ fn secrets_are_in_no_report_and_no_output() {
     );
     assert!(!whole.contains("s3cr3t-value"), "{whole}");
     assert!(
-        ran.report.log.contains("[tools/prints] printed ***"),
+        ran.report.log.contains("[import] printed ***"),
         "{}",
         ran.report.log
     );
@@ -227,7 +227,7 @@ fn progress_is_one_json_object_a_line_and_nothing_else_is_on_stdout() {
         );
     }
     assert!(
-        ran.report.log.contains("[tools/loud] at import"),
+        ran.report.log.contains("[import] at import"),
         "{}",
         ran.report.log
     );

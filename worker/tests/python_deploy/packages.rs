@@ -129,7 +129,7 @@ fn pkg05_imports_that_exit_sleep_spin_or_crash_are_entries_in_bounded_time() {
     kit.tool(
         "crashes",
         &format!(
-            "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n{}",
+            "import ctypes\nctypes.string_at(0)\n{}",
             returns("crashes", "")
         ),
         &json!({}),
@@ -223,11 +223,8 @@ fn pkg07_a_signature_that_does_not_fit_input_names_the_parameter() {
     for (package, parameter) in [("tools/fewer", "y"), ("tools/more", "z")] {
         let entry = ran.entry(package);
         assert_eq!(entry.reason, Reason::SignatureMismatch);
-        assert!(
-            entry.message.contains(&format!("`{parameter}`")),
-            "{}",
-            entry.message
-        );
+        let words: Vec<_> = entry.message.split([' ', ',', '`']).collect();
+        assert!(words.contains(&parameter), "{}", entry.message);
     }
 }
 
