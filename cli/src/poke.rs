@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct PokeArgs {
     /// The group (or namespace/group) [default: all]
     group: Option<String>,
+    /// Also try again what failed before with the same code
+    #[arg(long)]
+    retry: bool,
     /// State directory of `ramen up` [default: $XDG_STATE_HOME/ramen]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -27,12 +30,14 @@ pub(crate) struct PokeArgs {
 /// Runs the command.
 pub(crate) fn run(args: &PokeArgs) -> Result<ExitCode, Failure> {
     let socket = StateDir::locate(args.state_dir.as_deref())?.socket();
-    let answer = ask(&socket, args.group.as_deref().unwrap_or_default()).map_err(|error| {
-        Failure::error(format!(
-            "no `ramen up` listens at {}: {error}",
-            socket.display()
-        ))
-    })?;
+    let verb = if args.retry { "retry" } else { "poke" };
+    let answer =
+        ask(&socket, verb, args.group.as_deref().unwrap_or_default()).map_err(|error| {
+            Failure::error(format!(
+                "no `ramen up` listens at {}: {error}",
+                socket.display()
+            ))
+        })?;
     match answer.split_once(' ') {
         Some(("ok", _)) => Ok(ExitCode::SUCCESS),
         Some(("error", why)) => Err(Failure::usage(why.to_owned())),
@@ -42,11 +47,11 @@ pub(crate) fn run(args: &PokeArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-fn ask(socket: &std::path::Path, group: &str) -> std::io::Result<String> {
+fn ask(socket: &std::path::Path, verb: &str, group: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    writeln!(stream, "poke {group}")?;
+    writeln!(stream, "{verb} {group}")?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(answer.trim_end().to_owned())

@@ -41,6 +41,7 @@ pub(crate) struct Address {
 /// A group that is being served.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
+    pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) key_file: PathBuf,
 }
@@ -121,6 +122,7 @@ impl StateDir {
         found.sort_by(|a, b| (&a.0.namespace, &a.0.name).cmp(&(&b.0.namespace, &b.0.name)));
         match found.as_slice() {
             [(info, address)] => Ok(Running {
+                name: info.name.clone(),
                 address: address.grpc.clone(),
                 key_file: info.key_file.clone(),
             }),
@@ -143,10 +145,6 @@ impl StateDir {
 }
 
 impl GroupDir {
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
     pub(crate) fn info(&self) -> PathBuf {
         self.root.join("group.json")
     }
@@ -177,6 +175,11 @@ impl GroupDir {
     /// Reports of deploys, one folder for each.
     pub(crate) fn deploys(&self) -> PathBuf {
         self.root.join("deploys")
+    }
+
+    /// The port of the worker, kept so that clients find it again.
+    pub(crate) fn port(&self) -> PathBuf {
+        self.root.join("port")
     }
 
     /// What the worker logged.

@@ -1,16 +1,39 @@
 //! `ramen up`: McpGroups on one machine, with the same source, deploy step and worker as on a cluster.
+//!
+//! One task for each group ([`group`]), one for what is printed; a group that fails touches no other.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
+use self::group::{Handle, Key, News, Poke};
+use self::machine::Machine;
+use self::spec::Plan;
+use self::status::Board;
+use self::watch::Changes;
 use crate::exit::Failure;
 use crate::names;
-use crate::output::OutputArg;
+use crate::output::{Format, OutputArg};
+use crate::state::{StateDir, make_dir};
+use crate::worker_bin;
 
 mod child;
+mod control;
 pub(crate) mod deploy;
+mod group;
+mod keys;
+mod machine;
+mod source;
+mod spec;
+mod status;
+mod watch;
+mod worker;
 
 /// `ramen up`.
 #[derive(Args)]
@@ -22,9 +45,9 @@ pub(crate) struct UpArgs {
     /// File with McpGroup documents and the Secret documents they name; read again when it changes and on SIGHUP
     #[arg(short, long, group = "what", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Where the first worker listens; others take free ports of the same address [default: free ports of 127.0.0.1]
+    /// Where the worker listens; for a single group [default: a free port of 127.0.0.1, kept over restarts]
     #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<std::net::SocketAddr>,
+    listen: Option<SocketAddr>,
     /// State directory [default: $XDG_STATE_HOME/ramen]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -34,6 +57,218 @@ pub(crate) struct UpArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: UpArgs) -> Result<ExitCode, Failure> {
-    let _ = args;
-    Err(Failure::error("not built yet"))
+    let plan = plan(&args)?;
+    let worker = worker_bin::find()?;
+    let state = StateDir::locate(args.state_dir.as_deref())?;
+    let _lock = lock(&state)?;
+    let runtime = crate::runtime()?;
+    let code = runtime.block_on(async {
+        let machine = Machine::open(state, worker)
+            .map_err(|trouble| Failure::error(trouble.finding.to_string()))?;
+        supervise(&args, Arc::new(machine), plan).await
+    });
+    // A fetch may still sit in its thread; nothing waits for it.
+    runtime.shutdown_background();
+    code
+}
+
+fn plan(args: &UpArgs) -> Result<Plan, Failure> {
+    let plan = match (&args.dir, &args.file) {
+        (Some(dir), _) => Plan::of_folder(dir),
+        (None, Some(file)) => Plan::of_file(file),
+        (None, None) => Err("a folder or a file is needed".to_owned()),
+    };
+    plan.and_then(|plan| plan.listening(args.listen))
+        .map_err(Failure::usage)
+}
+
+/// One `ramen up` for each state directory.
+fn lock(state: &StateDir) -> Result<std::fs::File, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::error(format!(
+            "the state directory {} cannot be used: {error}",
+            state.root().display()
+        ))
+    };
+    make_dir(state.root()).map_err(|error| failed(&error))?;
+    let file = crate::state::append(&state.lock()).map_err(|error| failed(&error))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
+        |_| {
+            Failure::usage(format!(
+                "another `ramen up` uses {}: name another --state-dir",
+                state.root().display()
+            ))
+        },
+    )?;
+    Ok(file)
+}
+
+/// All running groups.
+struct Groups {
+    machine: Arc<Machine>,
+    running: BTreeMap<Key, Handle>,
+    news: mpsc::UnboundedSender<News>,
+    /// Names for the control socket, which answers on its own.
+    doors: Arc<std::sync::Mutex<BTreeMap<Key, mpsc::UnboundedSender<Poke>>>>,
+}
+
+async fn supervise(args: &UpArgs, machine: Arc<Machine>, plan: Plan) -> Result<ExitCode, Failure> {
+    let (sender, mut news) = mpsc::unbounded_channel();
+    let mut board = Board::new(args.output.output);
+    let mut groups = Groups {
+        machine,
+        running: BTreeMap::new(),
+        news: sender,
+        doors: Arc::default(),
+    };
+    let control = groups.control();
+    if let Err(error) = &control {
+        board.remark(&format!("`ramen poke` will not work: {error}"));
+    }
+    let mut file = args
+        .file
+        .as_deref()
+        .and_then(|file| watch_file(file, &board));
+    let mut hangup =
+        signal(SignalKind::hangup()).map_err(|error| Failure::error(error.to_string()))?;
+    let stop = crate::signals::stop();
+    tokio::pin!(stop);
+    let mut hint = args.output.output == Format::Table;
+    groups.apply(plan, &mut board).await;
+    loop {
+        let reread = tokio::select! {
+            () = &mut stop => break,
+            Some(news) = news.recv() => {
+                hint = show(news, &mut board, hint);
+                false
+            }
+            Some(()) = hangup.recv() => true,
+            () = changed(&mut file) => true,
+        };
+        if reread {
+            match self::plan(args) {
+                Ok(plan) => groups.apply(plan, &mut board).await,
+                Err(failure) => board.remark(&format!("the groups stay as they are: {failure}")),
+            }
+        }
+    }
+    if let Ok(control) = control {
+        control.abort();
+    }
+    let _ = std::fs::remove_file(groups.machine.state.socket());
+    let ended = futures::future::join_all(groups.running.into_values().map(Handle::stop));
+    tokio::select! {
+        _ = ended => Ok(ExitCode::SUCCESS),
+        // Asked twice: at once. What is dropped here kills what is left.
+        () = crate::signals::stop() => Ok(ExitCode::from(130)),
+    }
+}
+
+fn watch_file(file: &std::path::Path, board: &Board) -> Option<Changes> {
+    Changes::of_file(file)
+        .map_err(|error| {
+            board.remark(&format!(
+                "{} is read again only on SIGHUP: {error}",
+                file.display()
+            ))
+        })
+        .ok()
+}
+
+async fn changed(file: &mut Option<Changes>) {
+    match file {
+        Some(file) => file.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Prints one piece of news; whether the hint for clients is still to be given.
+fn show(news: News, board: &mut Board, hint: bool) -> bool {
+    match news {
+        News::Status(status) => {
+            board.update(&status);
+            if hint && status.ready {
+                board.remark(&format!(
+                    "connect a client: `ramen bridge --group {0} --print-config claude|cursor|vscode`; try it: `ramen ls --group {0}`",
+                    status.name
+                ));
+                return false;
+            }
+        }
+        News::Progress(key, text) => board.progress(&key, &text),
+        News::Remark(text) => board.remark(&text),
+    }
+    hint
+}
+
+impl Groups {
+    /// Starts, changes and ends groups until they are those of the plan.
+    async fn apply(&mut self, plan: Plan, board: &mut Board) {
+        for remark in &plan.remarks {
+            board.remark(remark);
+        }
+        let mut left = std::mem::take(&mut self.running);
+        for spec in plan.groups {
+            let key = spec.key.clone();
+            let handle = match left.remove(&key) {
+                Some(handle) => {
+                    handle.spec.send_replace(Arc::new(spec));
+                    handle
+                }
+                None => group::start(Arc::clone(&self.machine), spec, self.news.clone()),
+            };
+            self.running.insert(key, handle);
+        }
+        let doors = self
+            .running
+            .iter()
+            .map(|(key, handle)| (key.clone(), handle.poke.clone()))
+            .collect();
+        *self
+            .doors
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = doors;
+        for (key, handle) in left {
+            handle.stop().await;
+            board.forget(&key);
+        }
+    }
+
+    /// Opens the control socket and answers it in a task of its own.
+    fn control(&self) -> std::io::Result<tokio::task::JoinHandle<()>> {
+        let listener = control::listen(&self.machine.state.socket())?;
+        let doors = Arc::clone(&self.doors);
+        Ok(tokio::spawn(control::serve(
+            listener,
+            move |wanted, again| {
+                let doors = doors
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                let matches = |key: &Key| {
+                    wanted.is_empty() || wanted == key.1 || wanted == format!("{}/{}", key.0, key.1)
+                };
+                let poke = if again {
+                    Poke::Again(token())
+                } else {
+                    Poke::Look
+                };
+                let poked = doors
+                    .iter()
+                    .filter(|(key, door)| matches(key) && door.send(poke.clone()).is_ok())
+                    .count();
+                if poked == 0 && !wanted.is_empty() {
+                    return Err(format!("there is no group {wanted}"));
+                }
+                Ok(poked)
+            },
+        )))
+    }
+}
+
+/// A token that was never used before.
+fn token() -> String {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    now.as_nanos().to_string()
 }

@@ -91,6 +91,7 @@ fn deploy(args: &ValidateArgs, worker: PathBuf) -> Result<Report, Failure> {
         worker,
         code: Code::Dir(args.dir.clone()),
         store: state.store(),
+        cache: state.cache(),
         out: out.path().to_owned(),
         group: None,
         revision: None,

@@ -23,7 +23,7 @@ pub enum Client {
 pub(super) fn render(client: Client, connect: &ConnectArgs) -> Result<String, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::error(format!("cannot tell where this program is: {error}")))?;
-    let (target, key_file) = place(connect)?;
+    let (name, target, key_file) = place(connect)?;
     let program = program.to_string_lossy().into_owned();
     let mut args = vec!["bridge".to_owned(), "--target".to_owned(), target];
     let flags = [("--group", &connect.group), ("--zone", &connect.zone)];
@@ -42,29 +42,25 @@ pub(super) fn render(client: Client, connect: &ConnectArgs) -> Result<String, Fa
     if let Some(file) = &key_file {
         args.extend(["--key-file".to_owned(), file.clone()]);
     }
-    let name = connect.group.clone().unwrap_or_else(|| "ramen".to_owned());
     let value = entry(client, &name, &program, &args, key_file.is_some());
     serde_json::to_string_pretty(&value).map_err(|error| Failure::error(error.to_string()))
 }
 
-/// The target, and the file that holds the key when there is one.
-fn place(connect: &ConnectArgs) -> Result<(String, Option<String>), Failure> {
+/// The server's name, the target, and the file that holds the key when there is one.
+fn place(connect: &ConnectArgs) -> Result<(String, String, Option<String>), Failure> {
     let named = connect
         .key_file
         .as_ref()
         .map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
-    let (target, key_file) = match &connect.target {
-        Some(target) => (target.clone(), named),
-        None => {
-            let running = StateDir::locate(connect.state_dir.as_deref())?
-                .running(connect.group.as_deref())?;
-            (running.address, Some(named.unwrap_or(running.key_file)))
-        }
-    };
-    Ok((
-        target,
-        key_file.map(|file| file.to_string_lossy().into_owned()),
-    ))
+    let named = named.map(|file| file.to_string_lossy().into_owned());
+    if let Some(target) = &connect.target {
+        let name = connect.group.clone().unwrap_or_else(|| "ramen".to_owned());
+        return Ok((name, target.clone(), named));
+    }
+    let running =
+        StateDir::locate(connect.state_dir.as_deref())?.running(connect.group.as_deref())?;
+    let key_file = named.unwrap_or_else(|| running.key_file.to_string_lossy().into_owned());
+    Ok((running.name, running.address, Some(key_file)))
 }
 
 fn entry(client: Client, name: &str, program: &str, args: &[String], has_key_file: bool) -> Value {

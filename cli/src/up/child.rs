@@ -14,6 +14,8 @@ pub(crate) struct Running {
 /// Makes the child the leader of its own process group, so that a terminal's interrupt reaches only `ramen up`, which
 /// then ends its children in order.
 pub(crate) fn own_group(command: &mut Command) {
+    // The worker ends itself when this process is gone, however it went.
+    command.env("RAMEN_PARENT_PID", std::process::id().to_string());
     command.process_group(0).kill_on_drop(true);
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) worker: PathBuf,
     pub(crate) code: Code,
     pub(crate) store: PathBuf,
+    /// Unpacked layers, shared with the worker.
+    pub(crate) cache: PathBuf,
     /// Where `report.json` goes.
     pub(crate) out: PathBuf,
     pub(crate) group: Option<String>,
@@ -130,6 +132,7 @@ impl Job {
         {
             command.arg("--secrets-from-env");
         }
+        command.env("RAMEN_CACHE_DIR", &self.cache);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())

@@ -61,20 +61,37 @@ impl Server {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let seen = Arc::<Seen>::default();
-        let service = McpServer::new(Script { seen: Arc::clone(&seen), sessions })
-            .max_encoding_message_size(64 << 20)
-            .max_decoding_message_size(64 << 20);
+        let service = McpServer::new(Script {
+            seen: Arc::clone(&seen),
+            sessions,
+        })
+        .max_encoding_message_size(64 << 20)
+        .max_decoding_message_size(64 << 20);
         let (reporter, health) = tonic_health::server::health_reporter();
         reporter.set_serving::<McpServer<Script>>().await;
-        reporter.set_service_status("down", tonic_health::ServingStatus::NotServing).await;
-        let server = tonic::transport::Server::builder().add_service(health).add_service(service);
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        reporter
+            .set_service_status("down", tonic_health::ServingStatus::NotServing)
+            .await;
+        let server = tonic::transport::Server::builder()
+            .add_service(health)
+            .add_service(service);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.spawn(async move {
             let listener = TcpListener::from_std(listener).unwrap();
-            server.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+            server
+                .serve_with_incoming(TcpListenerStream::new(listener))
+                .await
+                .unwrap();
         });
-        Self { address, seen, runtime: Some(runtime) }
+        Self {
+            address,
+            seen,
+            runtime: Some(runtime),
+        }
     }
 
     /// Ends at once, connections included; returns when nothing listens any more.

@@ -1,0 +1,62 @@
+//! The socket that `ramen poke` speaks to: one line in, one line out.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+const MAX_LINE: u64 = 1024;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Listens at `path`; whatever an earlier run left there goes away (the caller holds the lock).
+pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // The folder is open to its owner alone, and so is the socket in it.
+    UnixListener::bind(path)
+}
+
+/// Answers pokes for ever. `poke` gets the group's name (empty: all) and whether to try again what failed; it says what
+/// went wrong.
+pub(super) async fn serve(
+    listener: UnixListener,
+    poke: impl Fn(&str, bool) -> Result<usize, String>,
+) {
+    loop {
+        match listener.accept().await {
+            // One at a time: an answer takes microseconds, and a silent peer is cut off.
+            Ok((stream, _)) => {
+                let _ = tokio::time::timeout(PATIENCE, answer(stream, &poke)).await;
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, "the control socket failed");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+async fn answer(
+    mut stream: UnixStream,
+    poke: &impl Fn(&str, bool) -> Result<usize, String>,
+) -> io::Result<()> {
+    let (read, mut write) = stream.split();
+    let mut line = String::new();
+    BufReader::new(read.take(MAX_LINE))
+        .read_line(&mut line)
+        .await?;
+    let asked = match line.trim_end_matches(['\r', '\n']).split_once(' ') {
+        Some(("poke", group)) => poke(group.trim(), false),
+        Some(("retry", group)) => poke(group.trim(), true),
+        _ => Err("unknown request".to_owned()),
+    };
+    let answer = match asked {
+        Ok(count) => format!("ok {count}\n"),
+        Err(why) => format!("error {why}\n"),
+    };
+    write.write_all(answer.as_bytes()).await
+}

@@ -1,0 +1,119 @@
+//! Keys of a group on this machine: generated once, kept in files that only their owner can read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::state::{GroupDir, make_dir, write_atomic};
+
+/// Bytes of a generated key.
+const BYTES: usize = 32;
+/// The file of a generated MCP key.
+const GENERATED: &str = "mcp-key";
+
+/// A new key: a prefix and 256 bits of the system's randomness, in hex.
+fn generate(prefix: &str) -> io::Result<String> {
+    let mut bytes = [0_u8; BYTES];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes
+        .iter()
+        .fold(prefix.to_owned(), |key, byte| key + &format!("{byte:02x}")))
+}
+
+/// The admin key of a group's worker, made anew at each start: nobody else needs it.
+pub(super) fn admin(dir: &GroupDir) -> io::Result<String> {
+    let key = generate("rma_")?;
+    write_atomic(&dir.admin_key(), format!("{key}\n").as_bytes())?;
+    Ok(key)
+}
+
+/// Makes the key folder hold exactly these keys; without any, the one generated before or a new one. Returns the file
+/// that holds the first key, and whether it was made just now.
+pub(super) fn lay(
+    dir: &GroupDir,
+    given: Option<&BTreeMap<String, Vec<u8>>>,
+) -> io::Result<(PathBuf, bool)> {
+    let folder = dir.keys();
+    make_dir(&folder)?;
+    let Some(given) = given else {
+        let file = folder.join(GENERATED);
+        remove_others(&folder, |name| name == GENERATED)?;
+        if fs::read_to_string(&file).is_ok_and(|text| !text.trim().is_empty()) {
+            return Ok((file, false));
+        }
+        write_atomic(&file, format!("{}\n", generate("rmk_")?).as_bytes())?;
+        return Ok((file, true));
+    };
+    for (name, value) in given {
+        let file = folder.join(name);
+        if fs::read(&file).ok().as_ref() != Some(value) {
+            write_atomic(&file, value)?;
+        }
+    }
+    remove_others(&folder, |name| given.contains_key(name))?;
+    let first = given
+        .keys()
+        .next()
+        .map_or_else(|| folder.clone(), |name| folder.join(name));
+    Ok((first, false))
+}
+
+fn remove_others(folder: &Path, keep: impl Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().to_str().is_some_and(&keep) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::StateDir;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn group(root: &Path) -> GroupDir {
+        StateDir::locate(Some(root))
+            .unwrap()
+            .group("default", "demo")
+    }
+
+    #[test]
+    fn a_key_is_generated_once_and_private() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = group(temp.path());
+        let (file, new) = lay(&dir, None).unwrap();
+        let key = fs::read_to_string(&file).unwrap();
+        assert!(new && key.starts_with("rmk_") && key.trim().len() == 4 + 64);
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(
+            fs::metadata(dir.keys()).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        assert_eq!(lay(&dir, None).unwrap(), (file.clone(), false));
+        assert_eq!(fs::read_to_string(&file).unwrap(), key);
+    }
+
+    #[test]
+    fn given_keys_replace_all_others() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = group(temp.path());
+        lay(&dir, None).unwrap();
+        let given = BTreeMap::from([
+            ("a".to_owned(), b"rmk_1".to_vec()),
+            ("b".to_owned(), b"rmk_2".to_vec()),
+        ]);
+        let (first, new) = lay(&dir, Some(&given)).unwrap();
+        assert!(!new && first.ends_with("a"));
+        assert_eq!(fs::read_dir(dir.keys()).unwrap().count(), 2);
+        // No key at all is a choice too: it denies all.
+        lay(&dir, Some(&BTreeMap::new())).unwrap();
+        assert_eq!(fs::read_dir(dir.keys()).unwrap().count(), 0);
+    }
+}

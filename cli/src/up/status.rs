@@ -1,0 +1,313 @@
+//! What is known about each group, and how it is shown: a line for each change, as `kubectl get -w` does.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar};
+use ramen_group::Finding;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::output::{self, Colour, Format, paint};
+use crate::validate::findings;
+
+/// Characters of a commit in a table.
+const SHORT: usize = 10;
+
+/// The state of one group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Status {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// A revision serves.
+    pub(super) ready: bool,
+    pub(super) tools: u32,
+    pub(super) resources: u32,
+    pub(super) prompts: u32,
+    /// The revision that serves.
+    pub(super) revision: Option<String>,
+    /// The revision that was tried last.
+    pub(super) attempted: Option<String>,
+    /// The revision that the source shows.
+    pub(super) observed: Option<String>,
+    /// What goes on or what is wrong, in a few words.
+    pub(super) message: String,
+    /// The errors list of the revision that was tried last.
+    pub(super) errors: Vec<Finding>,
+    pub(super) warnings: Vec<Finding>,
+    /// Where the worker listens.
+    pub(super) address: Option<String>,
+    /// Milliseconds from the sight of a change to the new revision in service.
+    pub(super) took_ms: Option<u64>,
+    /// When the revision that serves began to.
+    #[serde(skip)]
+    pub(super) since: Option<Instant>,
+}
+
+impl Status {
+    /// A group of which nothing is known yet.
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn row(&self) -> [String; 7] {
+        let age = self
+            .since
+            .map_or_else(|| "-".to_owned(), |since| age(since.elapsed()));
+        let revision = self
+            .revision
+            .as_deref()
+            .map_or_else(|| "-".to_owned(), short);
+        [
+            self.name.clone(),
+            if self.ready { "True" } else { "False" }.to_owned(),
+            self.tools.to_string(),
+            self.errors.len().to_string(),
+            revision,
+            age,
+            self.message.clone(),
+        ]
+    }
+}
+
+/// `main@0123456789` for `main@sha1:0123456789abcdef…`.
+pub(super) fn short(revision: &str) -> String {
+    let (name, id) = revision
+        .rsplit_once('@')
+        .map_or(("", revision), |(name, id)| (name, id));
+    let id = id.rsplit_once(':').map_or(id, |(_, hex)| hex);
+    let id = id.get(..SHORT).unwrap_or(id);
+    if name.is_empty() {
+        id.to_owned()
+    } else {
+        format!("{name}@{id}")
+    }
+}
+
+/// `5s`, `12m`, `3h`, `4d`.
+fn age(age: Duration) -> String {
+    let secs = age.as_secs();
+    match secs {
+        0..120 => format!("{secs}s"),
+        120..7200 => format!("{}m", secs / 60),
+        7200..172_800 => format!("{}h", secs / 3600),
+        _ => format!("{}d", secs / 86_400),
+    }
+}
+
+/// Everything that `ramen up` prints.
+pub(super) struct Board {
+    format: Format,
+    colour: bool,
+    shown: BTreeMap<(String, String), Status>,
+    widths: [usize; 7],
+    header: bool,
+    bars: MultiProgress,
+    progress: BTreeMap<(String, String), ProgressBar>,
+}
+
+const HEADER: [&str; 7] = [
+    "NAME", "READY", "TOOLS", "ERRORS", "REVISION", "AGE", "MESSAGE",
+];
+
+impl Board {
+    pub(super) fn new(format: Format) -> Self {
+        let bars = MultiProgress::new();
+        if !std::io::stderr().is_terminal() {
+            bars.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        }
+        Self {
+            format,
+            colour: output::colours(),
+            shown: BTreeMap::new(),
+            widths: [8, 5, 5, 6, 15, 3, 0],
+            header: false,
+            bars,
+            progress: BTreeMap::new(),
+        }
+    }
+
+    /// Shows a state when it differs from the one shown before.
+    pub(super) fn update(&mut self, status: &Status) {
+        let key = (status.namespace.clone(), status.name.clone());
+        let before = self.shown.get(&key);
+        if before == Some(status) {
+            return;
+        }
+        let news =
+            before.is_none_or(|b| b.errors != status.errors || b.warnings != status.warnings);
+        let listed = news && !(status.errors.is_empty() && status.warnings.is_empty());
+        let mut lines = Vec::new();
+        match self.format {
+            Format::Json => {
+                lines.push(serde_json::to_string(&WithFixes::of(status)).unwrap_or_default())
+            }
+            Format::Yaml => {
+                let text = serde_saphyr::to_string(&WithFixes::of(status)).unwrap_or_default();
+                lines.push(format!("---\n{}", text.trim_end()));
+            }
+            Format::Table => {
+                let row = status.row();
+                // The age grows by itself, and what the table does not show is no news.
+                let same = before.is_some_and(|b| {
+                    let old = b.row();
+                    (0..row.len()).filter(|i| *i != 5).all(|i| old[i] == row[i])
+                });
+                if (same && !listed)
+                    || (before.is_none() && *status == Status::new(&status.namespace, &status.name))
+                {
+                    self.shown.insert(key, status.clone());
+                    return;
+                }
+                if !self.header {
+                    lines.push(self.line(&HEADER.map(str::to_owned), None));
+                    self.header = true;
+                }
+                lines.push(self.line(&row, Some(status)));
+                if listed {
+                    lines.extend(
+                        findings(&status.errors, &status.warnings, self.colour)
+                            .iter()
+                            .map(|line| format!("  {line}")),
+                    );
+                }
+            }
+        }
+        self.shown.insert(key, status.clone());
+        self.print(&lines);
+    }
+
+    /// A remark for people; nothing when the output is for programs.
+    pub(super) fn remark(&self, text: &str) {
+        self.bars.suspend(|| output::note(text));
+    }
+
+    /// What a group is busy with; an empty text ends it.
+    pub(super) fn progress(&mut self, key: &(String, String), text: &str) {
+        if text.is_empty() {
+            if let Some(bar) = self.progress.remove(key) {
+                bar.finish_and_clear();
+                self.bars.remove(&bar);
+            }
+            return;
+        }
+        let bars = &self.bars;
+        let bar = self.progress.entry(key.clone()).or_insert_with(|| {
+            let bar = bars.add(ProgressBar::new_spinner());
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        bar.set_message(format!("{}: {text}", key.1));
+    }
+
+    /// Forgets a group.
+    pub(super) fn forget(&mut self, key: &(String, String)) {
+        self.progress(key, "");
+        if let Some(status) = self.shown.remove(key) {
+            self.remark(&format!(
+                "{}/{} is no longer served",
+                status.namespace, status.name
+            ));
+        }
+    }
+
+    fn line(&mut self, row: &[String; 7], status: Option<&Status>) -> String {
+        let mut out = String::new();
+        for (i, cell) in row.iter().enumerate() {
+            let width = cell.chars().count();
+            // A column that grew stays so, or the lines to come would not line up.
+            self.widths[i] = self.widths[i].max(width);
+            let shade = match (i, status) {
+                (1, Some(status)) if status.ready => Some(Colour::Green),
+                (1, Some(_)) => Some(Colour::Yellow),
+                (3, Some(status)) if !status.errors.is_empty() => Some(Colour::Red),
+                _ => None,
+            };
+            out.push_str(
+                &shade.map_or_else(|| cell.clone(), |shade| paint(self.colour, shade, cell)),
+            );
+            if i + 1 < row.len() {
+                out.extend(std::iter::repeat_n(' ', self.widths[i] - width + 3));
+            }
+        }
+        out.trim_end().to_owned()
+    }
+
+    fn print(&self, lines: &[String]) {
+        self.bars
+            .suspend(|| lines.iter().for_each(|line| output::line(line)));
+    }
+}
+
+/// A status for programs: each finding with its fix.
+#[derive(Serialize)]
+struct WithFixes<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    fixes: BTreeMap<&'static str, &'static str>,
+}
+
+impl<'a> WithFixes<'a> {
+    fn of(status: &'a Status) -> Self {
+        let reasons = status
+            .errors
+            .iter()
+            .chain(&status.warnings)
+            .map(|finding| finding.reason);
+        Self {
+            status,
+            fixes: reasons
+                .map(|reason| (reason.as_str(), reason.fix()))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_and_ages_are_short() {
+        assert_eq!(
+            short("main@sha1:0123456789abcdef0123456789abcdef01234567"),
+            "main@0123456789"
+        );
+        assert_eq!(
+            short("sha1:0123456789abcdef0123456789abcdef01234567"),
+            "0123456789"
+        );
+        assert_eq!(short("folder@abc"), "folder@abc");
+        assert_eq!(age(Duration::from_secs(119)), "119s");
+        assert_eq!(age(Duration::from_secs(120)), "2m");
+        assert_eq!(age(Duration::from_secs(200_000)), "2d");
+    }
+
+    #[test]
+    fn columns_never_shrink() {
+        let mut board = Board::new(Format::Table);
+        let status = Status {
+            name: "a-long-name".to_owned(),
+            ready: true,
+            ..Status::default()
+        };
+        let row = status.row();
+        let first = board.line(&row, None);
+        let second = board.line(
+            &Status {
+                name: "b".to_owned(),
+                ready: true,
+                ..Status::default()
+            }
+            .row(),
+            None,
+        );
+        assert_eq!(first.find("True"), second.find("True"));
+    }
+}
