@@ -39,7 +39,7 @@ pub enum CacheError {
         /// Its digest.
         digest: Digest,
         /// What is wrong with it.
-        source: LayerError,
+        source: Box<LayerError>,
     },
     /// The archive could not be unpacked here.
     #[error("cannot unpack the layer {key}: {source}")]
@@ -47,7 +47,7 @@ pub enum CacheError {
         /// Its key.
         key: String,
         /// Why.
-        source: LayerError,
+        source: Box<LayerError>,
     },
     /// The cache folder cannot be used.
     #[error("cannot use {path} as a cache of layers")]
@@ -74,11 +74,10 @@ impl CacheError {
         match self {
             Self::Corrupt { .. } => Reason::LayerCorrupt,
             Self::Store(StoreError::Missing { .. }) => Reason::LayerMissing,
-            Self::Unpack {
-                source: LayerError::DiskFull { .. },
-                ..
+            Self::Store(StoreError::DiskFull { .. }) => Reason::DiskFull,
+            Self::Unpack { source, .. } if matches!(**source, LayerError::DiskFull { .. }) => {
+                Reason::DiskFull
             }
-            | Self::Store(StoreError::DiskFull { .. }) => Reason::DiskFull,
             _ => Reason::Internal,
         }
     }
@@ -266,14 +265,20 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LayerError> + Send + 'static,
 ) -> Result<T, CacheError> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(|source| CacheError::Unpack { key, source }),
+        Ok(done) => done.map_err(|source| CacheError::Unpack {
+            key,
+            source: source.into(),
+        }),
         Err(stopped) => {
             let path = PathBuf::from(&key);
             let source = LayerError::Write {
                 path,
                 source: io::Error::other(stopped),
             };
-            Err(CacheError::Unpack { key, source })
+            Err(CacheError::Unpack {
+                key,
+                source: source.into(),
+            })
         }
     }
 }

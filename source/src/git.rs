@@ -70,7 +70,7 @@ pub struct GitLimits {
 impl Default for GitLimits {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             idle: Duration::from_secs(30),
             bytes: 512 << 20,
             objects: 500_000,
@@ -159,8 +159,7 @@ impl Git {
 
     /// All refs of the remote.
     pub async fn ls_remote(&self, remote: &Remote) -> Result<Vec<RemoteRef>, GitError> {
-        self.run(remote, no_progress(), |session| fetch::ls_remote(session))
-            .await
+        self.run(remote, no_progress(), fetch::ls_remote).await
     }
 
     /// The commit that is wanted now. A full commit id needs no network.

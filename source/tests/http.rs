@@ -1,5 +1,7 @@
 //! Fetching over smart HTTP from the real `git http-backend`, with and without faults.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::BTreeMap,
     sync::{

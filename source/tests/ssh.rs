@@ -1,5 +1,7 @@
 //! Fetching over SSH from a real `sshd`. Skipped, loudly, where none is installed.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ramen_group::Reason;

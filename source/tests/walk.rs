@@ -1,5 +1,7 @@
 //! Walking real git trees, among them trees that `git add` would never make.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{path::Path, process::Command};
 
 use ramen_group::Reason;

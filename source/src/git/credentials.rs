@@ -145,7 +145,7 @@ impl Credentials {
     /// Every secret in it, for redaction of texts from elsewhere.
     pub fn secrets(&self) -> Vec<Secret> {
         let basic = self.basic.iter().map(|(_, password)| password.clone());
-        let identity = self.identity.iter().flat_map(|i| i.passphrase.clone());
+        let identity = self.identity.iter().filter_map(|i| i.passphrase.clone());
         basic.chain(self.bearer.clone()).chain(identity).collect()
     }
 }

@@ -157,19 +157,18 @@ pub(super) fn fetch(
 fn fetch_local(path: &Path, resolved: &Resolved) -> Result<Fetched, GitError> {
     let repository = open(path)?;
     let absent = |what: String| GitError::RefNotFound { what };
-    let commit = match &resolved.full_ref {
-        Some(full_ref) => repository
+    let commit = if let Some(full_ref) = &resolved.full_ref {
+        repository
             .find_reference(full_ref)
             .and_then(|found| found.peel_to_commit())
             .map_err(|_| absent(format!("{full_ref} does not exist any more")))?
-            .id(),
-        None => {
-            let id = parse_id(&resolved.commit)?;
-            repository
-                .find_commit(id)
-                .map_err(|_| absent(format!("there is no commit {id}")))?
-                .id()
-        }
+            .id()
+    } else {
+        let id = parse_id(&resolved.commit)?;
+        let found = repository.find_commit(id);
+        found
+            .map_err(|_| absent(format!("there is no commit {id}")))?
+            .id()
     };
     if let Some(branch) = &resolved.on_branch {
         let tip = repository

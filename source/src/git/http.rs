@@ -47,14 +47,12 @@ pub(super) fn authorities(pem: &str) -> Result<RootCertStore, GitError> {
 }
 
 fn tls_config(session: &Session) -> Result<ClientConfig, GitError> {
-    let roots = match &session.remote.credentials.authorities {
-        Some(pem) => authorities(pem)?,
-        None => {
-            let mut roots = RootCertStore::empty();
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-            roots
-        }
+    let roots = if let Some(pem) = &session.remote.credentials.authorities {
+        authorities(pem)?
+    } else {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -143,13 +141,12 @@ impl HttpStream {
         let session = &self.session;
         while self.chunk.is_empty() {
             let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-            let body = match &mut self.body {
-                Some(body) => body,
-                None => {
-                    let request = Bytes::from(std::mem::take(&mut self.request));
-                    let answer = link.request(session, self.lists, &request)?;
-                    self.body.insert(answer)
-                }
+            let body = if let Some(body) = &mut self.body {
+                body
+            } else {
+                let request = Bytes::from(std::mem::take(&mut self.request));
+                let answer = link.request(session, self.lists, &request)?;
+                self.body.insert(answer)
             };
             match link.runtime.block_on(within(session, body.frame()))? {
                 None => return Ok(0),

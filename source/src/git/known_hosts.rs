@@ -46,9 +46,8 @@ impl KnownHosts {
             };
             let mut words = line.split_whitespace().peekable();
             let revoked = match words.peek() {
-                None => continue,
                 Some(word) if word.starts_with('#') => continue,
-                Some(&"@cert-authority") => continue,
+                None | Some(&"@cert-authority") => continue,
                 Some(&"@revoked") => words.next().is_some(),
                 Some(word) if word.starts_with('@') => return Err(invalid("unknown marker")),
                 Some(_) => false,

@@ -20,22 +20,21 @@ pub struct AddressPolicy {
 impl AddressPolicy {
     /// Loopback, link-local (with the metadata services), unspecified and multicast are refused.
     pub fn not_local() -> Self {
-        let deny = [
-            "0.0.0.0/8",
-            "127.0.0.0/8",
-            "169.254.0.0/16",
-            "224.0.0.0/4",
-            "255.255.255.255/32",
-            "::/128",
-            "::1/128",
-            "fe80::/10",
-            "ff00::/8",
-            "fd00:ec2::254/128",
+        let v4 = |a, b, c, d, bits| net(IpAddr::from([a, b, c, d]), bits);
+        let v6 = |parts: [u16; 8], bits| net(IpAddr::from(parts), bits);
+        let deny = vec![
+            v4(0, 0, 0, 0, 8),
+            v4(127, 0, 0, 0, 8),
+            v4(169, 254, 0, 0, 16),
+            v4(224, 0, 0, 0, 4),
+            v4(255, 255, 255, 255, 32),
+            v6([0; 8], 128),
+            v6([0, 0, 0, 0, 0, 0, 0, 1], 128),
+            v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+            v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
+            // The metadata service of EC2.
+            v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128),
         ];
-        let deny = deny
-            .iter()
-            .map(|net| net.parse().expect("a literal network"))
-            .collect();
         Self {
             allow: Vec::new(),
             deny,
@@ -47,6 +46,11 @@ impl AddressPolicy {
         let holds = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&address));
         holds(&self.allow) || !holds(&self.deny)
     }
+}
+
+/// A network; one host, should the prefix be longer than the address.
+fn net(address: IpAddr, bits: u8) -> IpNet {
+    IpNet::new(address, bits).unwrap_or_else(|_| IpNet::from(address))
 }
 
 /// Which kinds of addresses may be used.

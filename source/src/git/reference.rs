@@ -257,18 +257,18 @@ pub(super) fn resolve(refs: &[RemoteRef], wanted: &Wanted) -> Result<Resolved, G
             }
             None => missing(format!("there is no ref {name}")),
         },
-        Wanted::Any(name) => match tag(name).or_else(|| branch(name)) {
-            Some(found) => Ok(found),
-            None => {
-                let short_id = name.len() >= 4 && name.bytes().all(|b| b.is_ascii_hexdigit());
-                let hint = if short_id {
-                    "; a commit needs all 40 digits of its id"
-                } else {
-                    ""
-                };
-                missing(format!("there is neither a tag nor a branch {name}{hint}"))
+        Wanted::Any(name) => {
+            if let Some(found) = tag(name).or_else(|| branch(name)) {
+                return Ok(found);
             }
-        },
+            let short_id = name.len() >= 4 && name.bytes().all(|b| b.is_ascii_hexdigit());
+            let hint = if short_id {
+                "; a commit needs all 40 digits of its id"
+            } else {
+                ""
+            };
+            missing(format!("there is neither a tag nor a branch {name}{hint}"))
+        }
         Wanted::Semver(range) => {
             let parsed = Range::parse(range)?;
             let newest = refs

@@ -160,7 +160,7 @@ fn packing_refuses_links_or_copies_the_files_they_lead_to() {
     );
     let mut last = Progress::default();
     let layer = pack_dir(dir.path(), scratch.path(), PackOptions::DEPS, &mut |p| {
-        last = p
+        last = p;
     })
     .unwrap();
     assert_eq!((layer.files, layer.bytes), (2, 6));

@@ -128,7 +128,7 @@ async fn prune_keeps_what_is_named_and_what_is_young() {
     let (a, b) = (layer(dir.path(), "a"), layer(dir.path(), "b"));
     let kept = store.put(Kind::Code, "a", &a).await.unwrap();
     store.put(Kind::Code, "b", &b).await.unwrap();
-    let young = store.prune(&[], Duration::from_secs(3600)).await.unwrap();
+    let young = store.prune(&[], Duration::from_hours(1)).await.unwrap();
     assert_eq!(young, Pruned::default());
     let pruned = store
         .prune(std::slice::from_ref(&kept), Duration::ZERO)

@@ -287,7 +287,10 @@ impl Shared {
             }
             Fault::Redirect(base) => see_other(out, &format!("{base}{}", head.target)),
             Fault::RedirectExactly(to) => see_other(out, to),
-            Fault::Hang => self.hang(),
+            Fault::Hang => {
+                self.hang();
+                Ok(())
+            }
             Fault::Drip(pause) => {
                 let mut answer = Vec::new();
                 self.backend(&head, &body, &mut answer)?;
@@ -330,11 +333,10 @@ impl Shared {
         let _ = lock(&self.pause).recv_timeout(time);
     }
 
-    fn hang(&self) -> io::Result<()> {
+    fn hang(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
-            self.wait(Duration::from_secs(3600));
+            self.wait(Duration::from_hours(1));
         }
-        Ok(())
     }
 
     fn backend(&self, head: &Head, body: &[u8], out: &mut dyn Write) -> io::Result<()> {

@@ -36,7 +36,7 @@ pub struct Repo {
 
 enum Node<'a> {
     Leaf(&'a Entry),
-    Folder(BTreeMap<Vec<u8>, Node<'a>>),
+    Folder(BTreeMap<Vec<u8>, Self>),
 }
 
 fn io<T>(result: Result<T, git2::Error>) -> io::Result<T> {

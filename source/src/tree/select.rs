@@ -255,9 +255,9 @@ fn fault<H>(node: &Node<H>, limits: &TreeLimits) -> Option<(Reason, String)> {
 /// tools. The warning is for whoever clones the repository on macOS or Windows. Only the topmost
 /// pair counts, not all that lies below it.
 fn twins<H>(nodes: &[Node<H>], verdict: &mut Verdict) -> Result<(), TreeError> {
-    let mut folded: BTreeMap<(&[Vec<u8>], String), Vec<&Node<H>>> = BTreeMap::new();
+    // By the parents exactly and the last part folded: below twins nothing new is found.
+    let mut folded = BTreeMap::<_, Vec<&Node<H>>>::new();
     for node in nodes {
-        // The parents exactly, the last part folded: below twins nothing new is found.
         let Some((last, parents)) = node.parts.split_last() else {
             continue;
         };
