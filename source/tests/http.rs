@@ -548,7 +548,7 @@ async fn git16_hanging_dripping_and_endless_servers_are_ended() {
         (
             Fault::Drip(Duration::from_millis(20)),
             700,
-            600,
+            60_000,
             Reason::FetchTimeout,
             "not done",
         ),
