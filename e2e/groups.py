@@ -18,7 +18,7 @@ def package(root, kind, name, descriptor, code=None, **files):
     return folder
 
 
-def tool(root, name, code, files=None, **input):
+def tool(root, name, code, files=None, /, **input):
     return package(root, "tool", name, {"callable": name, "input": input}, code, **(files or {}))
 
 

@@ -51,7 +51,7 @@ def deploy(group_dir, folder, *args, group="demo", env=None):
 def desired_state(report, python=None):
     """The desired-state file that serves what a report says."""
     broken = sorted({e["package"] for e in report["errors"] if e.get("package")})
-    return {"revision": report["revision"], "code": report["code"], "deps": report["deps"],
+    return {"revision": report["revision"] or "", "code": report["code"], "deps": report["deps"],
             "python": python or report["python"], "exclude": broken}
 
 

@@ -54,13 +54,9 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
-        let bin = match options.bin_dir {
-            Some(folder) => folder,
-            None => {
-                let this = std::env::current_exe().context("cannot find this program")?;
-                this.parent().map(Path::to_path_buf).unwrap_or_default()
-            }
-        };
+        let this = std::env::current_exe().context("cannot find this program")?;
+        let beside = this.parent().map(Path::to_path_buf).unwrap_or_default();
+        let bin = options.bin_dir.unwrap_or(beside);
         for program in ["ramen", "ramen-worker"] {
             if !bin.join(program).exists() {
                 bail!(

@@ -1,9 +1,6 @@
 //! The benchmark of one machine: our worker against its peers, all on the same calculator and the same Python, in
 //! interleaved rounds. Writes `target/bench/worker.json`, a plot of the ratios, and one table on stdout.
-#![expect(
-    clippy::print_stdout,
-    reason = "a command line tool: its table goes to stdout"
-)]
+#![expect(clippy::print_stdout, reason = "results of a command line tool")]
 
 mod grpc;
 mod http;

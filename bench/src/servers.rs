@@ -19,7 +19,7 @@ use crate::grpc::Client;
 use crate::lab::{Lab, write};
 use crate::load::Target;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server that says on its first line where it listens.
 pub(crate) struct Server {
@@ -57,7 +57,9 @@ impl Server {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {:?}", command.as_std().get_program()))?;
+            .with_context(|| {
+                format!("cannot start {}", command.as_std().get_program().display())
+            })?;
         let stdout = child.stdout.take().context("no stdout")?;
         let mut lines = BufReader::new(stdout).lines();
         let line = tokio::time::timeout(PATIENCE, lines.next_line())
@@ -176,7 +178,7 @@ impl Worker {
         write(&folder.join("keys/key"), &key)?;
         write(&folder.join("admin-key"), &admin_key)?;
         let desired = serde_json::json!({
-            "revision": report["revision"], "code": report["code"], "deps": report["deps"], "python": report["python"],
+            "revision": report["revision"].as_str().unwrap_or("bench"), "code": report["code"], "deps": report["deps"], "python": report["python"],
             "exclude": [],
         });
         write(&folder.join("desired.json"), &desired.to_string())?;

@@ -23,6 +23,7 @@ const FOLDERS: &[&str] = &[
     "changelog.d",
     "cli",
     "crds",
+    "demo",
     "docs",
     "e2e",
     "examples",

@@ -1,8 +1,5 @@
 //! The project's own chores: `cargo xtask --help` lists them. One file per command.
-#![expect(
-    clippy::print_stdout,
-    reason = "a command line tool: its results go to stdout"
-)]
+#![expect(clippy::print_stdout, reason = "results of a command line tool")]
 
 mod changelog;
 mod check_deps;
@@ -30,7 +27,7 @@ enum Command {
     Changelog(changelog::Args),
     /// Check which crate may depend on what
     CheckDeps,
-    /// Check the layout: no mod.rs, known top-level folders, short lib.rs and main.rs
+    /// Check the layout: known top-level folders, no mod.rs
     CheckDirs(check_dirs::Args),
     /// Check that no source file is too long
     CheckSize,

@@ -140,7 +140,7 @@ async fn settled(worker: &Worker) -> anyhow::Result<Footprint> {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let now = hosts(worker.pid).len();
-        if now == last || started.elapsed() > Duration::from_secs(60) {
+        if now == last || started.elapsed() > Duration::from_mins(1) {
             return Ok(Footprint {
                 rss: rss_mib(worker.pid)?,
                 hosts: now,
