@@ -316,7 +316,7 @@ impl Shared {
             Fault::EndlessPack if head.method == "POST" => endless_pack(out),
             Fault::BreakOff if head.method == "POST" => {
                 head_of(out, "application/x-git-upload-pack-result")?;
-                out.write_all(b"0008NAK\n2000\x01PACK\0\0\0\x02\0\0\xff\xff")
+                out.write_all(b"00000008NAK\n2000\x01PACK\0\0\0\x02\0\0\xff\xff")
             }
             Fault::EndlessRefs | Fault::EndlessPack | Fault::BreakOff => {
                 self.backend(&head, &body, out.as_mut())
@@ -413,7 +413,8 @@ fn head_of(out: &mut dyn Write, kind: &str) -> io::Result<()> {
 /// A pack of many blobs whose last never comes.
 fn endless_pack(out: &mut dyn Write) -> io::Result<()> {
     head_of(out, "application/x-git-upload-pack-result")?;
-    out.write_all(b"0008NAK\n")?;
+    // Nothing is shallow, nothing is known to both.
+    out.write_all(b"00000008NAK\n")?;
     let mut first = b"PACK\0\0\0\x02\0\x01\0\0".to_vec();
     // One blob (type 3) of one byte, stored: deflate by hand.
     let blob = [
