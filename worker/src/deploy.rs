@@ -34,6 +34,7 @@ pub use progress::ProgressMode;
 
 /// Arguments of `ramen-worker deploy`.
 #[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(
     args_override_self = true,
     after_help = "Exit codes: 0 all packages serve, 3 some do, 4 none or the revision failed, \

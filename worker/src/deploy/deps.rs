@@ -159,7 +159,7 @@ impl Installer<'_> {
             .store
             .find(Kind::Deps, &key)
             .await
-            .map_err(store_fault)?
+            .map_err(|error| store_fault(&error))?
         {
             match self.cache.ready(self.store, Kind::Deps, &layer).await {
                 Ok(dir) => {
@@ -204,7 +204,7 @@ impl Installer<'_> {
             .store
             .put(Kind::Deps, &key, &packed)
             .await
-            .map_err(store_fault)?;
+            .map_err(|error| store_fault(&error))?;
         let dir = self.cache.ready(self.store, Kind::Deps, &layer).await;
         let dir = dir.map_err(|error| UvFault::new(error.reason(), chain(&error)))?;
         discard(&target);
@@ -471,14 +471,14 @@ fn io_fault(doing: &str, error: &std::io::Error) -> UvFault {
     UvFault::new(reason, format!("{doing}: {error}"))
 }
 
-fn store_fault(error: ramen_source::store::StoreError) -> UvFault {
+fn store_fault(error: &ramen_source::store::StoreError) -> UvFault {
     let full = matches!(error, ramen_source::store::StoreError::DiskFull { .. });
     let reason = if full {
         Reason::DiskFull
     } else {
         Reason::Internal
     };
-    UvFault::new(reason, chain(&error))
+    UvFault::new(reason, chain(error))
 }
 
 use super::{chain, millis};

@@ -21,7 +21,7 @@ use super::log::cut;
 use super::progress::Phase;
 
 /// The longest time of a call whose descriptor says nothing.
-const CALL: Duration = Duration::from_secs(60);
+const CALL: Duration = Duration::from_mins(1);
 /// Bytes of a message about one case.
 const MESSAGE: usize = 1500;
 

@@ -23,7 +23,8 @@ use super::progress::{Phase, Progress};
 /// How long a host may take before it begins to import.
 const START: Duration = Duration::from_secs(20);
 /// In place of a package: what is printed while packages are imported comes through another pipe
-/// than the news of who is imported, so that it cannot be put down to one.
+/// than the news of who is imported, so that it cannot be put down to one. (A line that is read late
+/// may for the same reason carry the name of the first golden call: names in the log are a hint.)
 const IMPORTING: u32 = u32::MAX;
 /// How long the output of a host that ended is waited for.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);

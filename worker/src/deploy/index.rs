@@ -5,6 +5,7 @@
 //! variable wins over what it replaces.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Variables that the installer inherits as they are, beside `UV_*`.
@@ -205,7 +206,7 @@ impl IndexConfig {
                     shown = shown.replace(address, url.as_str());
                 }
             }
-            fingerprint.push_str(&format!("\n{name}={shown}"));
+            let _ = write!(fingerprint, "\n{name}={shown}");
         }
         self.fingerprint = fingerprint;
     }

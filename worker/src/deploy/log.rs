@@ -1,6 +1,7 @@
 //! What the installer and the code printed: redacted, bounded, for `report.json`.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ramen_redact::{Redactor, mask_urls};
@@ -76,7 +77,7 @@ impl RunLog {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = kept.head.clone();
         if kept.dropped > 0 {
-            text.push_str(&format!("[… {} lines left out]\n", kept.dropped));
+            let _ = writeln!(text, "[… {} lines left out]", kept.dropped);
         }
         text.extend(kept.tail.iter().map(String::as_str));
         text

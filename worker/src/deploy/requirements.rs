@@ -148,5 +148,11 @@ pub(crate) fn wheel_name(file: &str) -> Option<(String, String)> {
         .then(|| (normalise(name), version.to_owned()))
 }
 
+fn has_extension(file: &str, extension: &str) -> bool {
+    Path::new(file)
+        .extension()
+        .is_some_and(|found| found.eq_ignore_ascii_case(extension))
+}
+
 #[cfg(test)]
 mod tests;

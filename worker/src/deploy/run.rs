@@ -359,21 +359,21 @@ impl Run {
         };
         let listener = importer.listen();
         let started = Instant::now();
-        let mut imported = if importer.load.packages.is_empty() {
+        let mut outcome = if importer.load.packages.is_empty() {
             super::import::Imported::default()
         } else {
             importer.import(&listener).await
         };
         self.report.timings.import_ms = millis(started);
-        self.report.errors.extend(imported.failed.values().cloned());
-        self.report.errors.extend(imported.fatal.take());
-        self.report.warnings.append(&mut imported.warnings);
+        self.report.errors.extend(outcome.failed.values().cloned());
+        self.report.errors.extend(outcome.fatal.take());
+        self.report.warnings.append(&mut outcome.warnings);
 
         let started = Instant::now();
-        let mut host = imported.host.take();
+        let mut host = outcome.host.take();
         if let Some(tests) = group.tests.clone() {
             let golden =
-                GoldenRun::new(group, &self.secrets, &importer, &listener, &imported.failed);
+                GoldenRun::new(group, &self.secrets, &importer, &listener, &outcome.failed);
             let findings;
             (self.report.golden, findings, host) = golden.run(&tests, host).await;
             self.report.errors.extend(findings);

@@ -126,13 +126,11 @@ fn answer(path: &str, dir: &Path) -> (&'static str, &'static str, Vec<u8>) {
     if files.is_empty() {
         return missing;
     }
-    let links: String = files
-        .iter()
-        .map(|file| {
-            let hash = super::wheel::hash_of(&dir.join(file)).replace(':', "=");
-            format!("<a href=\"/files/{file}#{hash}\">{file}</a>\n")
-        })
-        .collect();
+    let mut links = String::new();
+    for file in &files {
+        let hash = super::wheel::hash_of(&dir.join(file)).replace(':', "=");
+        links += &["<a href=\"/files/", file, "#", &hash, "\">", file, "</a>\n"].concat();
+    }
     (
         "200 OK",
         "text/html",

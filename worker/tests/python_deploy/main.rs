@@ -2,6 +2,8 @@
 //! themselves, from a folder or from an index on the loopback address, so that nothing depends on
 //! the outside and an outage is a real one.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod group;
 mod index;
 mod kit;

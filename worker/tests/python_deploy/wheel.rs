@@ -1,5 +1,6 @@
 //! Wheels, written by hand: a zip file without compression.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -28,10 +29,10 @@ impl Wheel<'_> {
             self.name, self.version
         );
         for requirement in self.requires {
-            metadata += &format!("Requires-Dist: {requirement}\n");
+            writeln!(metadata, "Requires-Dist: {requirement}").unwrap();
         }
         for extra in self.extras {
-            metadata += &format!("Provides-Extra: {extra}\n");
+            writeln!(metadata, "Provides-Extra: {extra}").unwrap();
         }
         let wheel =
             "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
@@ -43,10 +44,9 @@ impl Wheel<'_> {
         files.push((format!("{info}/METADATA"), metadata.into_bytes()));
         files.push((format!("{info}/WHEEL"), wheel.as_bytes().to_vec()));
         // Hashes in RECORD are optional.
-        let record: String = files
+        let record = files
             .iter()
-            .map(|(path, _)| format!("{path},,\n"))
-            .collect();
+            .fold(String::new(), |text, (path, _)| text + path + ",,\n");
         files.push((
             format!("{info}/RECORD"),
             format!("{record}{info}/RECORD,,\n").into_bytes(),

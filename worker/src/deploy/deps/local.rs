@@ -113,12 +113,11 @@ pub(super) fn tree_hash(path: &Path) -> String {
     let mut files = BTreeMap::new();
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
-        match std::fs::read_dir(&folder) {
-            Ok(entries) => folders.extend(entries.flatten().map(|entry| entry.path())),
-            Err(_) => {
-                let bytes = std::fs::read(&folder).unwrap_or_default();
-                files.insert(folder, sha256_hex(&bytes));
-            }
+        if let Ok(entries) = std::fs::read_dir(&folder) {
+            folders.extend(entries.flatten().map(|entry| entry.path()));
+        } else {
+            let bytes = std::fs::read(&folder).unwrap_or_default();
+            files.insert(folder, sha256_hex(&bytes));
         }
     }
     sha256_hex(

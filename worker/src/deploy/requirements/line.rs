@@ -373,7 +373,7 @@ fn from_url(name: Option<&str>, extras: &str, url: &str) -> Result<Source, Strin
     Ok(Source::Url {
         name: name.map(str::to_owned),
         url: url.to_owned(),
-        wheel: path.ends_with(".whl"),
+        wheel: super::has_extension(&path, "whl"),
     })
 }
 

@@ -7,7 +7,7 @@ use ramen_group::{Finding, Reason};
 
 use super::super::sha256_hex;
 use super::line::{self, LogicalLine, Source, Word};
-use super::{LocalSource, Place, Plan, normalise, wheel_name};
+use super::{LocalSource, Place, Plan, has_extension, normalise, wheel_name};
 
 /// How deep `-r` may nest.
 const MAX_DEPTH: usize = 16;
@@ -292,12 +292,6 @@ fn needs_sources(what: &str) -> String {
         "`{what}` is built from source, which runs its code at install time and leaves no hash to \
          check: publish a wheel, or allow sources for this group (`--allow-sdist`)"
     )
-}
-
-fn has_extension(file: &str, extension: &str) -> bool {
-    Path::new(file)
-        .extension()
-        .is_some_and(|found| found.eq_ignore_ascii_case(extension))
 }
 
 /// `path` without `.` and `..`; `None` when it leaves the folder it starts in.

@@ -24,11 +24,13 @@ pub(super) fn explain(stderr: &str) -> UvFault {
             parts.push(rest.trim().to_owned());
         } else if line.contains("╰─▶") || text.starts_with("hint:") {
             parts.push(text.to_owned());
-        } else if found && !text.is_empty() && !text.starts_with("warning:") {
-            if let Some(last) = parts.last_mut() {
-                last.push(' ');
-                last.push_str(text);
-            }
+        } else if found
+            && !text.is_empty()
+            && !text.starts_with("warning:")
+            && let Some(last) = parts.last_mut()
+        {
+            last.push(' ');
+            last.push_str(text);
         }
     }
     if parts.is_empty() {
