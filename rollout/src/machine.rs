@@ -403,6 +403,7 @@ fn on_fetched(memory: &mut Memory, fetched: Fetched, actions: &mut Vec<Action>) 
         .is_some_and(|attempt| attempt.repair);
     if let Some(serving) = &memory.serving
         && repair
+        && memory.lost
         && serving.inputs.tree == fetched.tree
     {
         let inputs = serving.inputs.clone();
@@ -434,6 +435,10 @@ fn on_deployed(
     let Some(attempt) = memory.attempting.clone() else {
         return;
     };
+    if memory.failure(&inputs).is_some() {
+        // It served, and was found to be bad while its layers were made again.
+        return ended(memory, None, actions);
+    }
     match desired.filter(|_| outcome != Outcome::Failed) {
         Some(desired) => {
             memory.retry = None;
@@ -525,6 +530,11 @@ fn reloaded(memory: &mut Memory, inputs: &Inputs, actions: &mut Vec<Action>) {
     }
     if !memory.reloads(inputs) {
         return;
+    }
+    if memory.failure(inputs).is_some() {
+        // Loaded, but found to be bad meanwhile.
+        restore(memory, actions);
+        return ended(memory, None, actions);
     }
     let Some(Attempt {
         stage: Stage::Reloading(candidate),
@@ -618,7 +628,12 @@ fn unhealthy(
         return false;
     };
     memory.remember_failure(failed.clone());
-    memory.serving = Some(memory.previous.remove(good));
+    let before = memory.previous.remove(good);
+    if memory.reloads(&before.inputs) {
+        // On its way already: one order, one answer.
+        memory.attempting = None;
+    }
+    memory.serving = Some(before);
     memory.lost = false;
     memory.restoring = None;
     actions.push(Action::Keep(Kept::RolledBack(Box::new(failed))));

@@ -432,15 +432,25 @@ impl World {
     }
 
     fn send(&mut self, event: Event) {
-        let attempt_before = self.memory.attempting.is_some();
         let repairing = self.memory.lost;
         let actions = step(&mut self.memory, event);
         for action in actions {
             match action {
                 Action::Reload(served)
-                    if self.memory.serving.as_ref() == Some(&*served)
+                    if self
+                        .memory
+                        .serving
+                        .as_ref()
+                        .is_some_and(|s| s.inputs == served.inputs)
                         && !self.is_candidate(&served) =>
                 {
+                    let same = matches!(
+                        &self.attempt,
+                        Some(Action::Reload(under_way)) if under_way.inputs == served.inputs
+                    );
+                    if same {
+                        self.attempt = None;
+                    }
                     self.restore = Some(*served);
                 }
                 Action::Fetch(_) | Action::Reload(_) => self.start(action),
@@ -469,7 +479,6 @@ impl World {
                 Action::Keep(_) => {}
             }
         }
-        let _ = attempt_before;
         self.check();
     }
 
@@ -516,7 +525,6 @@ impl World {
     /// The action under way ends as it must.
     fn finish(&mut self) {
         if let Some(served) = self.restore.take() {
-            // The workers load one thing at a time, the last order wins.
             if self.lacks(&served) {
                 return self.send(Event::ReloadFailed(served.inputs, layer_gone()));
             }
