@@ -6,7 +6,7 @@ use pyo3::{
     exceptions::PyRuntimeError,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyModule, PyString},
+    types::{PyDict, PyModule, PyString, PyType},
 };
 
 use crate::native;
@@ -34,7 +34,7 @@ const BOOT: &str = include_str!("python/boot.py");
 /// Handles on the Python side, made once.
 pub(crate) struct Python {
     boot: Py<PyModule>,
-    interrupted: Py<PyAny>,
+    interrupted: Py<PyType>,
     results: PyOnceLock<Py<PyAny>>,
     aio: PyOnceLock<Py<PyAny>>,
     /// Where the code layer is, to be left out of messages.
@@ -55,7 +55,7 @@ impl Python {
         let (interrupted, _block) = boot
             .getattr("start")?
             .call1((sources,))?
-            .extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+            .extract::<(Bound<'_, PyType>, Bound<'_, PyAny>)>()?;
         Ok(Self {
             boot: boot.unbind(),
             interrupted: interrupted.unbind(),
@@ -71,7 +71,7 @@ impl Python {
     }
 
     /// The exception class of an interrupted call.
-    pub(crate) fn interrupted<'py>(&self, py: pyo3::Python<'py>) -> &Bound<'py, PyAny> {
+    pub(crate) fn interrupted<'py>(&self, py: pyo3::Python<'py>) -> &Bound<'py, PyType> {
         self.interrupted.bind(py)
     }
 

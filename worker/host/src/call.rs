@@ -17,7 +17,7 @@ use pyo3::{
     exceptions::{PyLookupError, PySystemExit, PyTypeError, PyValueError},
     ffi,
     prelude::*,
-    types::PyDict,
+    types::{PyDict, PyType},
 };
 use ramen_frame::Load;
 
@@ -27,6 +27,7 @@ use crate::{
     load::{self, Package},
     native, outcome,
     pool::{Job, Local, Pool},
+    slots::Target,
 };
 
 const DEFAULT_THREADS: usize = 8;
@@ -167,8 +168,11 @@ impl Host {
         let began = Instant::now();
         let place = self.pool.place(package);
         let found = place.and_then(|place| self.package_at(place));
-        self.pool.slots.begin(local.index, call);
-        let result = invoke(py, found, &local.arguments);
+        let result = if self.pool.slots.begin(local.index) {
+            invoke(py, found, &local.arguments)
+        } else {
+            Err(PyErr::from_type(self.side.interrupted(py).clone(), ()))
+        };
         if FORKED.load(Ordering::Relaxed) {
             // The child of a fork came back from the callable: it has nobody to answer.
             end(exit_code(py, result.as_ref().err()));
@@ -196,6 +200,11 @@ impl Host {
             let ident = self.pool.slots.ident(local.index);
             // SAFETY: attached; null takes an exception back that was not raised yet.
             unsafe { ffi::PyThreadState_SetAsyncExc(ident, std::ptr::null_mut()) };
+        }
+        if aftermath.cancelled && !answered {
+            // Meant for the coroutine, which the loop has by now.
+            self.pool.slots.cancel(call);
+            self.tell_loop(py, "cancel", call);
         }
         if aftermath.moved
             && let Some(folder) = &self.folder
@@ -228,9 +237,10 @@ impl Host {
 
     fn interrupt(&self, py: Python<'_>, call: u64) {
         let exception = self.side.interrupted(py);
-        if let Some(ident) = self.pool.slots.interrupt(call) {
-            raise_in(ident, exception);
-            return;
+        match self.pool.slots.interrupt(call) {
+            Target::Thread(ident) => return raise_in(ident, exception),
+            Target::NotStarted => return,
+            Target::Unknown => {}
         }
         self.pool.slots.cancel(call);
         // A task that waits is cancelled; one that blocks the loop is interrupted.
@@ -253,7 +263,7 @@ impl Host {
     }
 }
 
-fn raise_in(ident: u64, exception: &Bound<'_, PyAny>) {
+fn raise_in(ident: u64, exception: &Bound<'_, PyType>) {
     #[expect(
         clippy::cast_possible_wrap,
         reason = "CPython declares the parameter as signed"

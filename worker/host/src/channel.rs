@@ -106,7 +106,7 @@ impl Channel {
     }
 
     /// Sends what waits. With `block` false it stops where it would have to wait. A socket that is
-    /// broken loses the bytes: the reader sees the end.
+    /// broken ends the process.
     pub(crate) fn send(&self, outbox: &mut Outbox, block: bool) {
         let flags = if block {
             SendFlags::NOSIGNAL
@@ -125,7 +125,10 @@ impl Channel {
                 Ok(sent) => outbox.sent += sent,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if !block => return,
-                Err(_) => break,
+                // The front is gone, or user code closed the socket (which does not wake the thread
+                // that reads it): nobody can be answered any more.
+                // SAFETY: ends the process.
+                Err(_) => unsafe { libc::_exit(1) },
             }
         }
         outbox.bytes.clear();

@@ -234,6 +234,7 @@ impl Pool {
                     }
                     local.arguments.clear();
                     local.arguments.extend_from_slice(arguments);
+                    self.slots.assign(local.index, call);
                     if self.mean(package) <= QUICK {
                         self.start_turn(local);
                     } else {
@@ -248,7 +249,11 @@ impl Pool {
                     }
                     self.cancel_queued(call);
                 }
-                ToHost::Interrupt(call) => return Some(Job::Interrupt(call)),
+                ToHost::Interrupt(call) => {
+                    if !self.cancel_queued(call) {
+                        return Some(Job::Interrupt(call));
+                    }
+                }
                 ToHost::Stats => self.report(),
                 ToHost::Load(load) => return Some(Job::Load(Box::new(load))),
                 ToHost::Exit => return Some(Job::Exit),
@@ -384,7 +389,7 @@ impl Pool {
         true
     }
 
-    fn cancel_queued(&self, call: u64) {
+    fn cancel_queued(&self, call: u64) -> bool {
         let removed = {
             let mut followers = self.followers();
             let place = followers
@@ -393,7 +398,8 @@ impl Pool {
                 .position(|waiting| waiting.call == call);
             place.and_then(|place| followers.queue.remove(place))
         };
-        if removed.is_some() {
+        let was_queued = removed.is_some();
+        if was_queued {
             let payload = b"CancelledError: the call was cancelled before it ran";
             let mut frame = Vec::new();
             let result = FromHost::Result {
@@ -405,6 +411,7 @@ impl Pool {
                 self.reply_waiting(&frame);
             }
         }
+        was_queued
     }
 
     /// Waits without the lead: a call from the queue, or `None` for the lead.
@@ -414,6 +421,7 @@ impl Pool {
             let mut followers = self.followers();
             if let Some(waiting) = followers.queue.pop_front() {
                 local.arguments = waiting.arguments;
+                self.slots.assign(local.index, waiting.call);
                 return Some(Job::Call {
                     call: waiting.call,
                     package: waiting.package,

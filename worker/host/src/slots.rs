@@ -18,6 +18,7 @@ thread_local! {
 #[derive(Default)]
 struct Slot {
     active: AtomicBool,
+    started: AtomicBool,
     call: AtomicU64,
     cancelled: AtomicBool,
     interrupted: AtomicBool,
@@ -43,8 +44,20 @@ pub(crate) struct Slots {
 pub(crate) struct Aftermath {
     /// An interrupt may be on its way and must be taken back.
     pub(crate) interrupted: bool,
+    /// The call was cancelled (or interrupted) while it had a thread.
+    pub(crate) cancelled: bool,
     /// The call changed the current folder.
     pub(crate) moved: bool,
+}
+
+/// Where an interrupt must go.
+pub(crate) enum Target {
+    /// To the thread with this ident.
+    Thread(u64),
+    /// Nowhere: the call sees it before it starts.
+    NotStarted,
+    /// No thread has the call.
+    Unknown,
 }
 
 impl Slots {
@@ -76,15 +89,25 @@ impl Slots {
             .map_or(0, |slot| slot.ident.load(Ordering::Relaxed) as _)
     }
 
-    /// A sync call starts on the calling thread. Attached.
-    pub(crate) fn begin(&self, index: usize, call: u64) {
+    /// The thread with this index is about to run a call: from here on it can be cancelled.
+    pub(crate) fn assign(&self, index: usize, call: u64) {
+        self.running.fetch_add(1, Ordering::Relaxed);
         if let Some(slot) = self.threads.get(index) {
             slot.cancelled.store(false, Ordering::Relaxed);
+            slot.started.store(false, Ordering::Relaxed);
             slot.call.store(call, Ordering::Relaxed);
             slot.active.store(true, Ordering::Release);
         }
+    }
+
+    /// Its call starts; false when it was interrupted before. Attached.
+    pub(crate) fn begin(&self, index: usize) -> bool {
         CURRENT.set(Some(index));
-        self.running.fetch_add(1, Ordering::Relaxed);
+        let Some(slot) = self.threads.get(index) else {
+            return true;
+        };
+        slot.started.store(true, Ordering::Relaxed);
+        !slot.interrupted.load(Ordering::Relaxed)
     }
 
     /// It ended. Attached, so that no interrupt can be sent between the test and the end.
@@ -95,6 +118,7 @@ impl Slots {
         let Some(slot) = self.threads.get(index) else {
             return Aftermath {
                 interrupted: false,
+                cancelled: false,
                 moved: false,
             };
         };
@@ -102,6 +126,7 @@ impl Slots {
         Aftermath {
             interrupted: slot.interrupted.load(Ordering::Relaxed)
                 && slot.interrupted.swap(false, Ordering::Relaxed),
+            cancelled: slot.cancelled.load(Ordering::Relaxed),
             moved: slot.moved.load(Ordering::Relaxed) && slot.moved.swap(false, Ordering::Relaxed),
         }
     }
@@ -143,14 +168,21 @@ impl Slots {
         }
     }
 
-    /// Marks a call as interrupted: Python's ident of the thread that runs it. Attached.
-    pub(crate) fn interrupt(&self, call: u64) -> Option<u64> {
-        let slot = self.threads.iter().find(|slot| {
+    /// Marks a call as interrupted. Attached, so that it cannot start or end meanwhile.
+    pub(crate) fn interrupt(&self, call: u64) -> Target {
+        let found = self.threads.iter().find(|slot| {
             slot.active.load(Ordering::Acquire) && slot.call.load(Ordering::Relaxed) == call
-        })?;
+        });
+        let Some(slot) = found else {
+            return Target::Unknown;
+        };
         slot.cancelled.store(true, Ordering::Relaxed);
         slot.interrupted.store(true, Ordering::Relaxed);
-        Some(slot.ident.load(Ordering::Relaxed))
+        if slot.started.load(Ordering::Relaxed) {
+            Target::Thread(slot.ident.load(Ordering::Relaxed))
+        } else {
+            Target::NotStarted
+        }
     }
 
     /// The call of the current thread, unless it is a coroutine's.
