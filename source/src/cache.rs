@@ -17,7 +17,7 @@ use std::{
 use ramen_group::LayerRef;
 
 use crate::{
-    Digest, Kind, Store,
+    Digest, Kind, Layer, Store,
     layer::{LayerError, Limits, STAMP_FILE, Unpacked, unpack},
     lock::{LOCK_FILE, SharedDir},
     store::{StoreError, digest_of},
@@ -73,12 +73,9 @@ impl CacheError {
         use ramen_group::Reason;
         match self {
             Self::Corrupt { .. } => Reason::LayerCorrupt,
-            Self::Store(StoreError::Missing { .. }) => Reason::LayerMissing,
-            Self::Store(StoreError::DiskFull { .. }) => Reason::DiskFull,
-            Self::Unpack { source, .. } if matches!(**source, LayerError::DiskFull { .. }) => {
-                Reason::DiskFull
-            }
-            _ => Reason::Internal,
+            Self::Store(error) => error.reason(),
+            Self::Unpack { source, .. } => source.reason(),
+            Self::Folder { .. } => Reason::Internal,
         }
     }
 }
@@ -166,6 +163,38 @@ impl Cache {
         }
         *checked = true;
         Ok(target)
+    }
+
+    /// Takes a folder that was just packed as the unpacked layer, so that nothing need be unpacked:
+    /// it is moved into the cache. `false`, and the folder stays, when it cannot be used as it is
+    /// (it lies on another disk, holds links, or changed since it was packed).
+    pub async fn adopt(&self, dir: &Path, layer: &Layer) -> Result<bool, CacheError> {
+        let (cache, dir) = (self.clone(), dir.to_owned());
+        let packed = Unpacked {
+            files: layer.files,
+            bytes: layer.bytes,
+        };
+        let digest = layer.digest;
+        let key = digest.to_string();
+        blocking(key, move || {
+            Ok(cache.take(&dir, packed, digest).unwrap_or(false))
+        })
+        .await
+    }
+
+    fn take(&self, dir: &Path, packed: Unpacked, digest: Digest) -> io::Result<bool> {
+        let target = self.path_of(digest);
+        let all = count_all(dir)?;
+        if all != Some(packed) || target.exists() {
+            return Ok(false);
+        }
+        let stamp = dir.join(STAMP_FILE);
+        fs::write(&stamp, serde_json::to_vec(&count(dir)?)?)?;
+        let moved = fs::rename(dir, &target);
+        if moved.is_err() {
+            fs::remove_file(&stamp)?;
+        }
+        Ok(moved.is_ok())
     }
 
     async fn failed(store: &Store, digest: Digest, error: CacheError) -> CacheError {
@@ -306,6 +335,27 @@ fn count(dir: &Path) -> io::Result<Unpacked> {
         }
     }
     Ok(found)
+}
+
+/// Counts everything in a folder; absent when there is anything but files and folders in it.
+fn count_all(dir: &Path) -> io::Result<Option<Unpacked>> {
+    let mut found = Unpacked::default();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                found.files += 1;
+                found.bytes += entry.metadata()?.len();
+            } else {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(found))
 }
 
 /// Moves a folder out of sight, then removes it: nobody sees half of it.

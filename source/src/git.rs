@@ -224,7 +224,7 @@ impl Git {
             .acquire_owned()
             .await
             .expect("the semaphore is never closed");
-        let session = Arc::new(Session::new(remote.clone(), progress));
+        let session = Arc::new(Session::new(remote.clone(), self.scratch.clone(), progress));
         let stop = StopOnDrop(Arc::clone(&session));
         let (answer, result) = oneshot::channel();
         let thread = std::thread::Builder::new().name("ramen-git".to_owned());

@@ -11,7 +11,7 @@ mod unpack;
 
 use std::{io, path::PathBuf};
 
-use ramen_group::LayerRef;
+use ramen_group::{LayerRef, Reason};
 use tempfile::TempPath;
 
 use crate::Digest;
@@ -172,6 +172,15 @@ impl LayerError {
             Self::DiskFull { path, source }
         } else {
             Self::Write { path, source }
+        }
+    }
+
+    /// How reports and statuses name this, when an archive is unpacked.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::DiskFull { .. } => Reason::DiskFull,
+            Self::Read { .. } | Self::Write { .. } => Reason::Internal,
+            _ => Reason::LayerCorrupt,
         }
     }
 

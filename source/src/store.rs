@@ -26,7 +26,7 @@ use object_store::{
     GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart,
     local::LocalFileSystem, path::Path as Key,
 };
-use ramen_group::LayerRef;
+use ramen_group::{LayerRef, Reason};
 use tokio::io::AsyncReadExt;
 
 use crate::{
@@ -120,6 +120,17 @@ pub enum StoreError {
         /// The store's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl StoreError {
+    /// How reports and statuses name this.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Missing { .. } => Reason::LayerMissing,
+            Self::DiskFull { .. } => Reason::DiskFull,
+            _ => Reason::Internal,
+        }
+    }
 }
 
 /// What a [`Store::prune`] removed.

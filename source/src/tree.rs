@@ -138,6 +138,7 @@ impl TreeError {
     pub fn finding(&self) -> Finding {
         match self {
             Self::Refused(finding) => (**finding).clone(),
+            Self::Read { source, .. } => Finding::group(self.reason(), format!("{self}: {source}")),
             other => Finding::group(other.reason(), other.to_string()),
         }
     }

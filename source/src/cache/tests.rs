@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    Layer, Tree,
+    Tree,
     layer::{PackOptions, code_dir, pack_dir, pack_tree},
     tree::TreeFile,
 };
@@ -210,4 +210,37 @@ async fn a_crash_leaves_nothing_behind_and_prune_keeps_what_is_in_use() {
     drop((setup.cache, second));
     let _third = Cache::open(&root).unwrap();
     assert!(!left.exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_was_just_packed_is_taken_over() {
+    let setup = Setup::new();
+    let source = setup.dir.path().join("source");
+    fs::create_dir_all(source.join("p/__pycache__")).unwrap();
+    fs::write(source.join("p/a.py"), "x").unwrap();
+    fs::write(source.join("p/__pycache__/a.pyc"), "y").unwrap();
+    let pack = || pack_dir(&source, setup.dir.path(), PackOptions::DEPS, &mut |_| {}).unwrap();
+    let layer = pack();
+    let put = setup.store.put(Kind::Deps, "k", &layer).await.unwrap();
+    assert!(setup.cache.adopt(&source, &layer).await.unwrap());
+    assert!(!source.exists());
+    // The archive is not looked at.
+    setup.store.remove_blob(layer.digest).await.unwrap();
+    let dir = setup
+        .cache
+        .ready(&setup.store, Kind::Deps, &put)
+        .await
+        .unwrap();
+    assert_eq!(fs::read_to_string(dir.join("p/a.py")).unwrap(), "x");
+    // One that changed since, or holds links, is not.
+    fs::create_dir_all(&source).unwrap();
+    fs::write(source.join("a.py"), "1").unwrap();
+    let layer = pack();
+    fs::write(source.join("b.py"), "1").unwrap();
+    assert!(!setup.cache.adopt(&source, &layer).await.unwrap());
+    fs::remove_file(source.join("b.py")).unwrap();
+    std::os::unix::fs::symlink("a.py", source.join("b.py")).unwrap();
+    let layer = pack();
+    assert!(!setup.cache.adopt(&source, &layer).await.unwrap());
+    assert!(source.join("a.py").exists() && !source.join(STAMP_FILE).exists());
 }

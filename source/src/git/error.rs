@@ -199,6 +199,7 @@ impl GitError {
     pub fn finding(&self) -> Finding {
         match self {
             Self::Tree(error) => error.finding(),
+            Self::Disk { source, .. } => Finding::group(self.reason(), format!("{self}: {source}")),
             other => Finding::group(other.reason(), other.to_string()),
         }
     }

@@ -6,6 +6,7 @@
 use std::{
     io,
     net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs},
+    path::PathBuf,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -20,6 +21,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 pub(super) struct Session {
     pub(super) remote: Remote,
+    scratch: PathBuf,
     progress: OnProgress,
     deadline: Instant,
     stopped: AtomicBool,
@@ -29,10 +31,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(remote: Remote, progress: OnProgress) -> Self {
+    pub(super) fn new(remote: Remote, scratch: PathBuf, progress: OnProgress) -> Self {
         let deadline = Instant::now() + remote.limits.timeout;
         Self {
             remote,
+            scratch,
             progress,
             deadline,
             stopped: AtomicBool::new(false),
@@ -159,6 +162,13 @@ impl Session {
 
     /// An error of libgit2 that is not one of a transport.
     pub(super) fn library(&self, error: &git2::Error) -> GitError {
+        if error.class() == git2::ErrorClass::Os && error.message().contains("No space left") {
+            let source = io::Error::from(io::ErrorKind::StorageFull);
+            return GitError::Disk {
+                path: self.scratch.clone(),
+                source,
+            };
+        }
         GitError::Library {
             url: self.url(),
             message: error.message().to_owned(),
