@@ -13,12 +13,14 @@ fn run03_exits_and_interrupts_are_errors_of_the_call_and_the_host_lives() {
         .tool("stop", &[], "def run(): raise KeyboardInterrupt")
         .tool("leave", &[], "import sys\ndef run(): sys.exit(3)")
         .tool("quit", &[], "def run(): raise SystemExit")
+        .tool("exit", &[], "def run(): exit('gone')")
         .tool("fine", &[], "def run(): return 'fine'");
     each_python(|python| {
         let mut host = group.start(python);
         assert_eq!(host.run("stop").error(), "KeyboardInterrupt");
         assert_eq!(host.run("leave").error(), "SystemExit: 3");
         assert_eq!(host.run("quit").error(), "SystemExit");
+        assert_eq!(host.run("exit").error(), "SystemExit: gone");
         assert_eq!(host.run("fine").ok_text(), "fine");
     });
 }

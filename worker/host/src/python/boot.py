@@ -236,9 +236,16 @@ def start(sources):
         if stream is not None:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     os.register_at_fork(after_in_child=native.forked)
+    # `site` is not imported, and `exit()` must not close stdin.
+    builtins.exit = builtins.quit = leave
     for name in ("chdir", "fchdir"):
         setattr(os, name, watched(getattr(os, name)))
     return ramen_runtime.Interrupted, sys.modules["ramen_runtime.content"].Block
+
+
+def leave(code=None):
+    """Leave the call: raises SystemExit."""
+    raise SystemExit(code)
 
 
 def watched(change):
