@@ -198,16 +198,19 @@ fn summary(report: &Report) {
         say(&format!("error: {finding}"));
     }
     let ok = report.packages.iter().filter(|package| package.ok).count();
-    let outcome = match report.outcome {
-        Outcome::Ok => "ok",
-        Outcome::Partial => "partly ok",
-        Outcome::Failed => "failed",
+    let all = report.packages.len();
+    let verdict = match report.outcome {
+        Outcome::Ok => format!("ok: all {all} packages serve"),
+        Outcome::Partial => format!("partly ok: {ok} of {all} packages serve"),
+        Outcome::Failed => "failed: nothing of this revision is served".to_owned(),
+    };
+    let golden = report.golden;
+    let calls = match golden.passed + golden.failed {
+        0 => String::new(),
+        calls => format!(", {} of {calls} golden calls passed", golden.passed),
     };
     say(&format!(
-        "{outcome}: {ok} of {} packages, golden calls {} passed and {} failed, {} ms",
-        report.packages.len(),
-        report.golden.passed,
-        report.golden.failed,
+        "{verdict}{calls} ({} ms)",
         report.timings.total_ms
     ));
 }

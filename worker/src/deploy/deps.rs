@@ -31,7 +31,7 @@ use lock::{packages, split_lock, with_pinned_hashes};
 const FORMAT: &str = "ramen-deps-1";
 
 /// Bytes from which on compiling in several processes pays.
-const PARALLEL_FROM: u64 = 20_000_000;
+const PARALLEL_FROM: u64 = 5_000_000;
 
 /// The installed requirements of one revision.
 #[derive(Debug, Clone)]

@@ -140,7 +140,12 @@ impl IndexConfig {
             self.flags.push("--no-index".into());
         }
         if let Some(files) = pip.get("constraint") {
-            self.or_set("UV_CONSTRAINT", words(files).join(" "));
+            let absolute = |file| std::path::absolute(file).unwrap_or_else(|_| PathBuf::from(file));
+            let files: Vec<String> = words(files)
+                .into_iter()
+                .map(|file| absolute(file).display().to_string())
+                .collect();
+            self.or_set("UV_CONSTRAINT", files.join(" "));
         }
     }
 
@@ -179,6 +184,12 @@ impl IndexConfig {
             "UV_CONSTRAINT",
         ];
         let mut fingerprint = self.flags.join(" ");
+        for (name, value) in &self.env {
+            let proxy = name.to_ascii_lowercase().ends_with("_proxy");
+            let url = url::Url::parse(value).ok().filter(|_| proxy);
+            let password = url.as_ref().and_then(url::Url::password).map(str::to_owned);
+            self.secrets.extend(password);
+        }
         for name in INDEX {
             let Some(value) = self.env.get(name) else {
                 continue;
@@ -207,6 +218,17 @@ impl IndexConfig {
                 }
             }
             let _ = write!(fingerprint, "\n{name}={shown}");
+        }
+        // Files count by what they say.
+        for name in ["UV_CONFIG_FILE", "UV_CONSTRAINT", "UV_OVERRIDE"] {
+            for file in self
+                .env
+                .get(name)
+                .map_or_else(Vec::new, |files| words(files))
+            {
+                let text = std::fs::read(file).unwrap_or_default();
+                let _ = write!(fingerprint, "\n{name}={}", super::sha256_hex(&text));
+            }
         }
         self.fingerprint = fingerprint;
     }

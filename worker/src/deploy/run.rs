@@ -105,10 +105,11 @@ pub(super) async fn run(
     settle(&mut report);
     report.log = log.text();
     report.timings.total_ms = millis(started);
+    // First, so that a disk that the installer filled has room for the report.
+    drop(work);
     let json = serde_json::to_vec_pretty(&report).context("cannot write the report")?;
     super::write_by_rename(&out, &out.join("report.json"), &json)
         .with_context(|| format!("cannot write the report to {}", out.display()))?;
-    drop(work);
     Ok(report)
 }
 

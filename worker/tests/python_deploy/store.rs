@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::index::{Index, Manner};
 use crate::kit::{Kit, uv};
-use crate::wheel::simple;
+use crate::wheel::{Wheel, simple};
 
 /// A group with one requirement, and an installer that counts its runs.
 fn counted() -> (Kit, impl Fn(&Kit) -> Vec<String>) {
@@ -175,12 +175,7 @@ fn a_signal_stops_the_run_with_its_installer() {
         let of_this_run = |entry: std::fs::DirEntry| {
             std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&work))
         };
-        entries
-            .filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
-            .filter(|_| true)
-            .map(of_this_run)
-            .filter(|found| *found)
-            .count()
+        entries.map(of_this_run).filter(|found| *found).count()
     };
     await_that("the installer started", || installers() > 0);
     let pid = i32::try_from(child.id())
@@ -227,6 +222,85 @@ fn a_code_layer_of_the_store_is_deployed_by_its_name_and_a_missing_one_is_an_ent
     let (status, report) = run(&format!("{}@sha256:{}", code.key, "0".repeat(64)));
     assert_eq!(status, Some(4));
     assert_eq!(report.errors[0].reason, Reason::LayerMissing);
+}
+
+/// A small disk, taken away when dropped. `None` where mounting is not allowed.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: std::path::PathBuf, size: &str) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let disk = Self(at);
+        disk.run(
+            "mount",
+            &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"],
+        )
+        .then_some(disk)
+    }
+
+    fn grow(&self, size: &str) {
+        assert!(self.run("mount", &["-o", &format!("remount,size={size}")]));
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> bool {
+        let output = std::process::Command::new(program)
+            .args(args)
+            .arg(&self.0)
+            .output();
+        output.is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        self.run("umount", &["--lazy"]);
+    }
+}
+
+/// A requirement of some 6 MB that hardly compress.
+fn heavy(kit: &Kit) {
+    let mut state = 1_u64;
+    let mut noise = String::new();
+    while noise.len() < 6 << 20 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        noise.push(char::from(33 + u8::try_from((state >> 40) % 90).unwrap()));
+    }
+    let files = [
+        ("alpha.py", "VERSION = '1'\n"),
+        ("alpha_data.txt", noise.as_str()),
+    ];
+    Wheel {
+        name: "alpha",
+        version: "1.0",
+        files: &files,
+        ..Wheel::default()
+    }
+    .write(&kit.wheels());
+    kit.requirements("alpha\n");
+}
+
+#[test]
+fn req11_a_full_disk_is_called_so_wherever_it_is_and_room_heals_it() {
+    for place in ["store", "out"] {
+        let kit = Kit::with_tool();
+        heavy(&kit);
+        let Some(disk) = SmallDisk::mount(kit.path(place), "3m") else {
+            println!("skipped: mounting a small disk is not allowed here");
+            return;
+        };
+        let ran = kit.deploy();
+        let finding = ran.failed(Reason::DiskFull);
+        assert!(
+            finding.message.contains("space") || finding.message.contains("room"),
+            "{}",
+            finding.message
+        );
+        assert!(kit.layers("deps").is_empty(), "{place}");
+        disk.grow("64m");
+        kit.deploy().ok();
+    }
 }
 
 /// Waits for a condition; the limit only guards against a hang.
