@@ -2,17 +2,20 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Resolves at the first SIGINT or SIGTERM.
-pub(crate) async fn stop() {
-    let (Ok(mut term), Ok(mut int)) = (
+/// Resolves at the next SIGINT or SIGTERM; the handlers are in place when this returns.
+pub(crate) fn stop() -> impl Future<Output = ()> {
+    let handlers = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
-    ) else {
-        // Without handlers the signals end the process by themselves.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+    );
+    async move {
+        let (Ok(mut term), Ok(mut int)) = handlers else {
+            // Without handlers the signals end the process by themselves.
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
     }
 }

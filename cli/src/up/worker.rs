@@ -1,6 +1,5 @@
 //! One `ramen-worker serve` for each group: started once, kept alive, told what to serve.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -338,20 +337,35 @@ impl Supervisor {
         serving
     }
 
-    /// The last line of the log, where a worker that cannot start says why.
+    /// The last complaint in the log, where a worker that cannot start says why.
     fn last_words(&self) -> String {
         let text = std::fs::read(self.dir.worker_log()).unwrap_or_default();
         let from = text.len().saturating_sub(4096);
         let tail = String::from_utf8_lossy(&text[from..]).into_owned();
-        let mut lines: VecDeque<&str> = tail
+        let complaint = tail
             .lines()
+            .rev()
             .filter(|line| !line.trim().is_empty())
-            .collect();
-        lines.pop_back().map_or_else(
-            || "it said nothing".to_owned(),
-            |line| line.chars().take(300).collect(),
-        )
+            .find_map(complaint);
+        complaint.map_or_else(String::new, |text| {
+            format!(": {}", text.chars().take(300).collect::<String>())
+        })
     }
+}
+
+/// What a line of the log complains about: the text of an error, or words that are no log line at all.
+fn complaint(line: &str) -> Option<String> {
+    let Ok(entry) = serde_json::from_str::<serde_json::Value>(line) else {
+        return Some(line.trim().to_owned());
+    };
+    if entry["level"] != "ERROR" {
+        return None;
+    }
+    let message = entry["message"].as_str().unwrap_or_default();
+    Some(match entry["error"].as_str() {
+        Some(error) => format!("{message}: {error}"),
+        None => message.to_owned(),
+    })
 }
 
 fn admin(address: &str) -> Result<AdminClient<Channel>, Status> {
@@ -389,5 +403,24 @@ fn wire(desired: &DesiredState) -> v1::DesiredState {
         deps: desired.deps.as_ref().map(layer),
         python: desired.python.clone(),
         exclude: desired.exclude.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_complaints_of_the_log_are_repeated() {
+        assert_eq!(complaint(r#"{"level":"INFO","message":"serving"}"#), None);
+        assert_eq!(
+            complaint(r#"{"level":"ERROR","message":"cannot listen","error":"address in use"}"#)
+                .as_deref(),
+            Some("cannot listen: address in use")
+        );
+        assert_eq!(
+            complaint("error: bad flag").as_deref(),
+            Some("error: bad flag")
+        );
     }
 }

@@ -1,0 +1,105 @@
+//! The command line itself: help, usage errors, completion, the reference.
+
+use std::process::{Command, Output};
+
+fn ramen(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ramen"))
+        .args(args)
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn help_has_examples_and_exit_codes_everywhere() {
+    let subs = [
+        "up",
+        "poke",
+        "validate",
+        "new",
+        "call",
+        "ls",
+        "bridge",
+        "completion",
+    ];
+    for args in std::iter::once(vec!["--help"]).chain(subs.iter().map(|sub| vec![*sub, "--help"])) {
+        let output = ramen(&args);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && text.contains("Examples:") && text.contains("Exit codes:"),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_exits_2_and_prints_nothing_on_stdout() {
+    for args in [
+        &["nope"][..],
+        &["up"],
+        &["up", "a", "-f", "b"],
+        &["call"],
+        &["new", "tool"],
+        &["up", "/nonexistent"],
+    ] {
+        let output = ramen(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{args:?}"
+        );
+    }
+    assert_eq!(ramen(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn completion_scripts_are_made_for_the_common_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = ramen(&["completion", shell]);
+        assert!(
+            output.status.success()
+                && String::from_utf8(output.stdout)
+                    .unwrap()
+                    .contains("validate")
+        );
+    }
+}
+
+#[test]
+fn commands_without_a_running_up_say_what_to_do() {
+    for args in [
+        &["ls", "--state-dir", "/nonexistent"][..],
+        &["call", "a", "--state-dir", "/nonexistent"],
+    ] {
+        let output = ramen(args);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            String::from_utf8(output.stderr)
+                .unwrap()
+                .contains("--target")
+        );
+    }
+    let poke = ramen(&["poke", "--state-dir", "/nonexistent"]);
+    assert_eq!(poke.status.code(), Some(1));
+    assert!(
+        String::from_utf8(poke.stderr)
+            .unwrap()
+            .contains("no `ramen up` listens")
+    );
+}
+
+#[test]
+fn output_that_is_no_terminal_has_no_colours() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("mcp/tools/bad")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ramen"));
+    let output = command
+        .args(["validate", "--no-install"])
+        .arg(dir.path())
+        .env("RAMEN_STATE_DIR", dir.path().join("s"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("fix:") && !text.contains('\x1b'), "{text}");
+}
