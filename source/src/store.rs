@@ -9,6 +9,7 @@
 //! digest where they are used ([`crate::Cache`]); a blob that fails is removed, so that the next
 //! deploy step builds it again. Nothing is fsynced: what a power cut damages is found the same way.
 
+mod error;
 #[cfg(test)]
 mod tests;
 
@@ -26,14 +27,17 @@ use object_store::{
     GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart,
     local::LocalFileSystem, path::Path as Key,
 };
-use ramen_group::{LayerRef, Reason};
+use ramen_group::LayerRef;
 use tokio::io::AsyncReadExt;
+
+use error::write_failed;
 
 use crate::{
     Digest, Layer,
-    layer::disk_is_full,
     lock::{LOCK_FILE, SharedDir},
 };
+
+pub use error::StoreError;
 
 /// What a layer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,76 +64,6 @@ impl Kind {
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// Why the store could not do it.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A key that cannot be a name.
-    #[error("{key:?} cannot be a layer's key: 1 to 128 letters, digits, `-`, `_` or `.`")]
-    InvalidKey {
-        /// The key.
-        key: String,
-    },
-    /// A digest that is none.
-    #[error("the layer {key:?} has no usable digest")]
-    InvalidDigest {
-        /// The layer's key.
-        key: String,
-        /// What is wrong.
-        source: crate::digest::DigestInvalid,
-    },
-    /// The layer is not there.
-    #[error("the layer {key} ({digest}) is not in the store")]
-    Missing {
-        /// Its key.
-        key: String,
-        /// Its digest.
-        digest: Digest,
-    },
-    /// No room.
-    #[error("no room left on the disk of the store while writing {what}")]
-    DiskFull {
-        /// What was being written.
-        what: String,
-        /// The system's error.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The store's folder cannot be used.
-    #[error("cannot use {path} as a store")]
-    Open {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Reading failed.
-    #[error("cannot read {what} from the store")]
-    Read {
-        /// What was being read.
-        what: String,
-        /// The store's error.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Writing failed.
-    #[error("cannot write {what} to the store")]
-    Write {
-        /// What was being written.
-        what: String,
-        /// The store's error.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
-
-impl StoreError {
-    /// How reports and statuses name this.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::Missing { .. } => Reason::LayerMissing,
-            Self::DiskFull { .. } => Reason::DiskFull,
-            _ => Reason::Internal,
-        }
     }
 }
 
@@ -408,17 +342,6 @@ fn key_in(folder: &str, key: &str) -> Result<Key, StoreError> {
 
 fn blob_key(digest: Digest) -> Key {
     Key::from(format!("blobs/{}.tar.zst", digest.hex()))
-}
-
-fn write_failed(what: String, source: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(source.as_ref());
-    while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(disk_is_full) {
-            return StoreError::DiskFull { what, source };
-        }
-        cause = error.source();
-    }
-    StoreError::Write { what, source }
 }
 
 /// Removes the staging files that `object_store` leaves when it is killed (`name#1`).

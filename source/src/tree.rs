@@ -1,6 +1,6 @@
 //! The files of `mcp/`, and the rules that say which of them may load.
 //!
-//! A walk (of a git tree or of a working folder) lists nodes; [`select`] judges them. A fault
+//! A walk (of a git tree or of a working folder) lists nodes, which are then judged. A fault
 //! inside a package (`tools/x/…`) refuses that package: an entry that names the path, the package
 //! is left out, the rest loads. A fault at a place that is no package's own is
 //!

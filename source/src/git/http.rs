@@ -1,5 +1,8 @@
 //! The smart HTTP protocol of git: `GET …/info/refs`, then `POST …/git-upload-pack`.
 
+mod redirect;
+mod tls;
+
 use std::{
     future::Future,
     io::{self, Read, Write},
@@ -14,57 +17,18 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{net::TcpStream, runtime::Runtime};
 use url::{Host, Url};
 
 use super::{GitError, session::Session};
 
+pub(super) use tls::authorities;
+
 const MAX_REDIRECTS: usize = 4;
 /// What we ask for is small: wants, and haves that we do not have.
 const MAX_REQUEST: usize = 1 << 20;
 const INFO_REFS: &str = "/info/refs";
-
-/// The authorities of a PEM text.
-pub(super) fn authorities(pem: &str) -> Result<RootCertStore, GitError> {
-    let invalid = |what: String| GitError::Credentials {
-        message: format!("ca.crt {what}"),
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|e| invalid(format!("is not PEM: {e}")))?;
-        roots
-            .add(certificate)
-            .map_err(|e| invalid(format!("cannot be used: {e}")))?;
-    }
-    if roots.is_empty() {
-        return Err(invalid("holds no certificate".to_owned()));
-    }
-    Ok(roots)
-}
-
-fn tls_config(session: &Session) -> Result<ClientConfig, GitError> {
-    let roots = if let Some(pem) = &session.remote.credentials.authorities {
-        authorities(pem)?
-    } else {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        roots
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| GitError::Tls {
-            url: session.url(),
-            message: e.to_string(),
-        })?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(config)
-}
 
 pub(super) struct HttpTransport {
     session: Arc<Session>,
@@ -213,7 +177,7 @@ impl Link {
         for _ in 0..=MAX_REDIRECTS {
             let response = self.exchange(session, &url, lists, body)?;
             if response.status().is_redirection() {
-                let next = redirect(session, &url, &response, lists)?;
+                let next = redirect::target(session, &url, &response, lists)?;
                 // From here on it is not the address that the credentials are for.
                 self.ours &= next.scheme() == self.base.scheme();
                 url = next;
@@ -232,7 +196,7 @@ impl Link {
             }
             return Ok(response.into_body());
         }
-        Err(refused_redirect(
+        Err(redirect::refused(
             session,
             &url,
             "there are too many of them",
@@ -273,7 +237,7 @@ impl Link {
                 Some(config) => {
                     let connector = tokio_rustls::TlsConnector::from(config);
                     let connected = within(session, connector.connect(name, stream)).await?;
-                    let stream = connected.map_err(|e| tls_failed(session, &e))?;
+                    let stream = connected.map_err(|e| tls::failed(session, &e))?;
                     send(session, TokioIo::new(stream), request).await
                 }
             }
@@ -284,7 +248,7 @@ impl Link {
         if let Some(config) = &self.tls {
             return Ok(Arc::clone(config));
         }
-        let config = Arc::new(tls_config(session)?);
+        let config = Arc::new(tls::config(session)?);
         self.tls = Some(Arc::clone(&config));
         Ok(config)
     }
@@ -452,90 +416,4 @@ where
     within(session, sender.send_request(request))
         .await?
         .map_err(|e| failed(&e))
-}
-
-fn tls_failed(session: &Session, error: &io::Error) -> GitError {
-    let cause = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let message = match cause {
-        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer)) => {
-            "the certificate is signed by an authority that is not trusted; name it with ca.crt"
-                .to_owned()
-        }
-        Some(cause) => cause.to_string(),
-        None => {
-            let what = format!(
-                "the connection broke in the TLS handshake: {}",
-                error.kind()
-            );
-            return session
-                .patience()
-                .err()
-                .unwrap_or_else(|| session.unreachable(what));
-        }
-    };
-    GitError::Tls {
-        url: session.url(),
-        message,
-    }
-}
-
-fn refused_redirect(session: &Session, to: &Url, message: &str) -> GitError {
-    let port = to.port().map(|port| format!(":{port}")).unwrap_or_default();
-    let host = to.host_str().unwrap_or_default();
-    GitError::Redirect {
-        url: session.url(),
-        to: format!("{}://{host}{port}", to.scheme()),
-        message: message.to_owned(),
-    }
-}
-
-/// Where a redirect leads, if it may be followed.
-fn redirect(
-    session: &Session,
-    from: &Url,
-    response: &Response<Incoming>,
-    lists: bool,
-) -> Result<Url, GitError> {
-    let location = response
-        .headers()
-        .get(header::LOCATION)
-        .and_then(|l| l.to_str().ok());
-    let Some(to) = location.and_then(|location| from.join(location).ok()) else {
-        let message = "a redirect without a usable target".to_owned();
-        return Err(GitError::NotGit {
-            url: session.url(),
-            message,
-        });
-    };
-    let refuse = |message| Err(refused_redirect(session, &to, message));
-    if !lists {
-        return refuse("the pack must come from where the refs came from");
-    }
-    if from.host() != to.host() || !matches!(to.scheme(), "http" | "https") {
-        return refuse("it is another host");
-    }
-    let same_port = from.port_or_known_default() == to.port_or_known_default();
-    let upgrade = from.scheme() == "http" && to.scheme() == "https";
-    if from.scheme() == "https" && to.scheme() == "http" {
-        return refuse("it goes from https to plain http");
-    }
-    if !upgrade && !same_port {
-        return refuse("it is another port");
-    }
-    if !to.path().ends_with(INFO_REFS) {
-        return refuse("it leads to something that is no repository, such as a login page");
-    }
-    let mut to = to.clone();
-    to.set_fragment(None);
-    if to
-        .set_username("")
-        .and_then(|()| to.set_password(None))
-        .is_err()
-    {
-        return refuse("it has no host");
-    }
-    to.set_query(Some("service=git-upload-pack"));
-    Ok(to)
 }
