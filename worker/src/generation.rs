@@ -23,8 +23,8 @@ use crate::hosts::{CallOptions, HostEvent, Reply, ReplyStatus};
 use crate::metrics::{CallOutcome, Metrics};
 use crate::packages;
 
-pub(crate) use manager::{Setting, chain};
 pub use manager::{Manager, ReloadError};
+pub(crate) use manager::{Setting, chain};
 
 /// One loaded revision.
 pub struct Generation {
@@ -66,13 +66,6 @@ impl Lost {
         match self {
             Self::Deadline => tonic::Status::deadline_exceeded("no result before the deadline"),
             Self::Host(error) => tonic::Status::unavailable(error.to_string()),
-        }
-    }
-
-    pub(crate) fn error(&self) -> McpError {
-        match self {
-            Self::Deadline => McpError::internal("no result before the deadline"),
-            Self::Host(error) => McpError::internal(error.to_string()),
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod names;
 mod packages;
 mod page;
+pub mod parent;
 pub mod serve;
 mod service;
 pub mod telemetry;

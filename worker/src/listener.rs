@@ -77,18 +77,27 @@ pub(crate) struct Tls {
 impl Tls {
     pub(crate) fn read(cert: PathBuf, key: PathBuf) -> Result<Self, TlsError> {
         let acceptor = RwLock::new(acceptor(&cert, &key)?);
-        Ok(Self { files: (cert, key), acceptor })
+        Ok(Self {
+            files: (cert, key),
+            acceptor,
+        })
     }
 
     /// Takes renewed files; on an error the old ones stay.
     pub(crate) fn renew(&self) -> Result<(), TlsError> {
         let new = acceptor(&self.files.0, &self.files.1)?;
-        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self
+            .acceptor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 
     fn acceptor(&self) -> TlsAcceptor {
-        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.acceptor
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -170,8 +179,12 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let (front, routes, tls, alive) =
-            (Arc::clone(&front), routes.clone(), tls.clone(), alive.clone());
+        let (front, routes, tls, alive) = (
+            Arc::clone(&front),
+            routes.clone(),
+            tls.clone(),
+            alive.clone(),
+        );
         tokio::spawn(async move {
             front.metrics.connections.inc();
             if let Err(error) = connection(stream, peer, &front, routes, tls.as_deref()).await {

@@ -20,7 +20,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let cli = Cli::parse();
+    ramen_worker::parent::watch();
+    match cli.command {
         Command::Serve(args) => ramen_worker::serve::run(*args),
         Command::Deploy(args) => ramen_worker::deploy::run(args),
     }

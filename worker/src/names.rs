@@ -68,6 +68,9 @@ pub const SECRET_PREFIX: &str = "RAMEN_SECRET_";
 /// Collector for traces (OTLP over gRPC). Unset: none are sent.
 pub const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
+/// Process id of the program that started this one: when it ends, this one ends as on SIGTERM.
+pub const PARENT_PID: &str = "RAMEN_PARENT_PID";
+
 /// Metadata with the admin key.
 pub const ADMIN_KEY_HEADER: &str = "x-ramen-admin-key";
 /// The gRPC service of MCP.

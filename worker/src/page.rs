@@ -27,7 +27,9 @@ pub(crate) async fn serve(listener: TcpListener, front: Arc<Front>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
@@ -39,7 +41,9 @@ pub(crate) async fn serve(listener: TcpListener, front: Arc<Front>) {
                 async move { Ok::<_, Infallible>(response) }
             });
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIME);
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             // A scraper that breaks off is its own affair.
             let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
@@ -52,19 +56,31 @@ fn answer(front: &Front, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, kind, text) = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
             let current = front.manager.current();
-            let hosts = current.as_ref().map_or(0, |current| *current.pool.ready().borrow());
+            let hosts = current
+                .as_ref()
+                .map_or(0, |current| *current.pool.ready().borrow());
             let generation = current.map_or(0, |current| current.number);
-            let text = front.metrics.text(front.gate.in_flight.taken(), hosts, generation);
+            let text = front
+                .metrics
+                .text(front.gate.in_flight.taken(), hosts, generation);
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, kind, text)
         }
-        (_, "/metrics") => {
-            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned())
-        }
-        _ => (StatusCode::NOT_FOUND, "text/plain", "only /metrics\n".to_owned()),
+        (_, "/metrics") => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "text/plain",
+            "only GET\n".to_owned(),
+        ),
+        _ => (
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            "only /metrics\n".to_owned(),
+        ),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
     response
 }

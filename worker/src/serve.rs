@@ -164,10 +164,19 @@ impl Worker {
             helpers.push(tokio::spawn(follow(manager, file, look)));
         }
         let routes = service::routes(&front, reflection);
-        let serving = tokio::spawn(listener::serve(grpc, front, routes, tls.clone(), max_connections));
+        let serving = tokio::spawn(listener::serve(
+            grpc,
+            front,
+            routes,
+            tls.clone(),
+            max_connections,
+        ));
         if let Some(file) = address_file {
             write_addresses(&file, grpc_address, metrics_address).map_err(|source| {
-                StartError::AddressFile { path: file.display().to_string(), source }
+                StartError::AddressFile {
+                    path: file.display().to_string(),
+                    source,
+                }
             })?;
         }
         let metrics = metrics_address.map(tracing::field::display);
@@ -199,14 +208,25 @@ impl Worker {
         if let Some(tls) = &self.tls
             && let Err(error) = tls.renew()
         {
-            tracing::error!(error = &error as &dyn std::error::Error, "the old certificate stays");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the old certificate stays"
+            );
         }
     }
 
     /// Not serving any more, no new connections; calls in flight get their answers, as far as the
     /// drain time allows.
     pub async fn stop(self) {
-        let Self { manager, gate, stopping, drain, mut serving, helpers, .. } = self;
+        let Self {
+            manager,
+            gate,
+            stopping,
+            drain,
+            mut serving,
+            helpers,
+            ..
+        } = self;
         manager.stop_serving();
         stopping.send_replace(true);
         let calls = gate.in_flight.taken();
@@ -241,7 +261,9 @@ fn write_addresses(file: &Path, grpc: SocketAddr, metrics: Option<SocketAddr>) -
         "metrics": metrics.map(|address| address.to_string()),
         "pid": std::process::id(),
     });
-    let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     let temporary = tempfile::Builder::new().tempfile_in(folder.unwrap_or(Path::new(".")))?;
     fs::write(temporary.path(), format!("{text}\n"))?;
     temporary.persist(file).map_err(|error| error.error)?;
@@ -315,7 +337,9 @@ pub fn run(args: ServeArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
     match runtime {
         Ok(runtime) => {
             let code = runtime.block_on(serve(config));
@@ -360,4 +384,3 @@ async fn serve(config: Config) -> ExitCode {
     telemetry.stop();
     ExitCode::SUCCESS
 }
-

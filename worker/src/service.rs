@@ -39,6 +39,10 @@ pub(crate) struct Front {
 #[derive(Clone, Copy)]
 struct Peer(IpAddr);
 
+fn nothing_loaded() -> Status {
+    Status::unavailable("no revision of the group is loaded yet")
+}
+
 /// The tonic services.
 pub(crate) fn routes(front: &Arc<Front>, reflection: bool) -> Routes {
     let health = Checks::server(front.manager.serving());

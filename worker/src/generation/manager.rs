@@ -405,14 +405,21 @@ impl Manager {
 /// judged by the deploy step.
 fn refuse_faults(group: &Group, exclude: &[String]) -> Result<(), ReloadError> {
     let counts = |finding: &&Finding| {
-        finding.package.as_ref().is_some_and(|package| !exclude.contains(package))
+        finding
+            .package
+            .as_ref()
+            .is_some_and(|package| !exclude.contains(package))
     };
     let mut faults = group.errors.iter().filter(counts).peekable();
     if faults.peek().is_none() {
         return Ok(());
     }
     Err(ReloadError::Packages(list(faults.map(|finding| {
-        format!("{}: {}", finding.package.as_deref().unwrap_or_default(), finding.message)
+        format!(
+            "{}: {}",
+            finding.package.as_deref().unwrap_or_default(),
+            finding.message
+        )
     }))))
 }
 

@@ -194,9 +194,7 @@ impl Session {
                         let error = McpError::invalid_request("this id is in flight already");
                         Some(error.body(&id))
                     }
-                    (None, Some(id)) => {
-                        Some(McpError::internal("no revision of the group is loaded yet").body(&id))
-                    }
+                    (None, Some(id)) => Some(status_error(&super::nothing_loaded()).body(&id)),
                     (None, None) => None,
                     (Some(generation), _) => {
                         let step = generation.server.step(&message, &mut self.connection);
@@ -304,7 +302,7 @@ impl Session {
                         status_error(&wire::too_large("the response", answer.len())).body(&id)
                     }
                     Ok(answer) => answer,
-                    Err(lost) => lost.error().body(&id),
+                    Err(lost) => status_error(&lost.status()).body(&id),
                 };
                 // A reader that is too slow ends the session: its queue stays full.
                 let _ = send(&out, answer).await;
@@ -389,10 +387,11 @@ impl Messages {
                     return;
                 };
                 *last = now;
-                let text = serde_json::to_vec(&update).unwrap_or_default();
+                let text = serde_json::to_string(&update).unwrap_or_default();
+                let text = self.front.manager.redactor().redact(&text);
                 self.progress
                     .as_ref()
-                    .and_then(|token| notify::progress(token, &text))
+                    .and_then(|token| notify::progress(token, text.as_bytes()))
             }
             HostEvent::Log(entry) => self.log_level.and_then(|level| {
                 let text = serde_json::to_string(&entry).unwrap_or_default();
@@ -440,6 +439,7 @@ fn status_error(status: &Status) -> McpError {
     let code = match status.code() {
         Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
         Code::Unavailable => "UNAVAILABLE",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
         _ => "INTERNAL",
     };
     McpError::internal(status.message().to_owned()).with_data(&serde_json::json!({ "grpc": code }))

@@ -1,0 +1,346 @@
+//! Deadlines, cancellation, dead hosts and the environment of hosts.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::harness::{Client, Group, Logs, Running, eventually};
+use crate::{group, setup};
+
+async fn seen(client: &Client) -> Value {
+    serde_json::from_str(&client.text("seen", json!({})).await).unwrap()
+}
+
+async fn pid(client: &Client) -> String {
+    client.text("pid", json!({})).await
+}
+
+#[tokio::test]
+async fn the_clients_deadline_is_a_status_and_reaches_the_host() {
+    let running = setup().serve(&group(&["until_interrupted", "seen"])).await;
+    let mut client = running.client().await;
+    client.timeout = Some(Duration::from_millis(50));
+    let status = client
+        .try_tool("until_interrupted", json!({}))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled),
+        "{status}"
+    );
+    client.timeout = None;
+    eventually("the interrupt", async || {
+        let seen = seen(&client).await;
+        (seen == json!({"cancels": 1, "interrupts": 1, "waiting": 0})).then_some(())
+    })
+    .await;
+    eventually("the place is free", async || {
+        (running.metric("ramen_in_flight ").await == 0.0).then_some(())
+    })
+    .await;
+    assert_eq!(
+        running
+            .metric("ramen_host_restarts_total{cause=\"overdue\"}")
+            .await,
+        0.0
+    );
+}
+
+#[tokio::test]
+async fn the_tools_own_limit_is_an_error_of_the_tool() {
+    let tools = Group::new()
+        .scripted_with(
+            "slow",
+            "until_interrupted",
+            &json!({"timeout_seconds": 0.05}),
+        )
+        .scripted("seen", "seen");
+    let running = setup().serve(&tools).await;
+    let client = running.client().await;
+    assert_eq!(
+        client.error("slow", json!({})).await,
+        "TimeoutError: no result within 0.05 s"
+    );
+    eventually("the interrupt", async || {
+        (seen(&client).await["interrupts"] == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_in_the_host() {
+    let running = setup().serve(&group(&["until_cancelled", "seen"])).await;
+    let client = running.client().await;
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.tool("until_cancelled", json!({})).await }
+    });
+    eventually("the call is in the host", async || {
+        (seen(&client).await["waiting"] == 1).then_some(())
+    })
+    .await;
+    call.abort();
+    eventually("the cancel", async || {
+        let seen = seen(&client).await;
+        (seen == json!({"cancels": 1, "interrupts": 0, "waiting": 0})).then_some(())
+    })
+    .await;
+    assert!(
+        running
+            .metric("ramen_calls_total{outcome=\"cancelled\"}")
+            .await
+            >= 1.0
+    );
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_let_go_is_ended_and_replaced() {
+    let tools = Group::new()
+        .scripted_with("stuck", "wait", &json!({"timeout_seconds": 0.05}))
+        .scripted("pid", "pid");
+    let running = setup().serve(&tools).await;
+    let client = running.client().await;
+    let first = pid(&client).await;
+    assert!(
+        client
+            .error("stuck", json!({}))
+            .await
+            .starts_with("TimeoutError")
+    );
+    eventually("another host", async || {
+        (client.try_tool("pid", json!({})).await.ok()?["result"]["content"][0]["text"] != first)
+            .then_some(())
+    })
+    .await;
+    eventually("the restart is counted", async || {
+        (running
+            .metric("ramen_host_restarts_total{cause=\"overdue\"}")
+            .await
+            == 1.0)
+            .then_some(())
+    })
+    .await;
+    assert_gone(&first).await;
+}
+
+#[tokio::test]
+async fn a_host_whose_only_thread_is_blocked_is_ended_while_others_answer() {
+    let tools = Group::new()
+        .scripted_with("block", "block", &json!({"timeout_seconds": 0.05}))
+        .scripted("pid", "pid");
+    let setup = setup().with(|args| args.hosts = Some("2".into()));
+    let running = setup.serve(&tools).await;
+    let client = running.client().await;
+    assert!(
+        client
+            .error("block", json!({}))
+            .await
+            .starts_with("TimeoutError")
+    );
+    for _ in 0..20 {
+        pid(&client).await;
+    }
+    eventually("the restart is counted", async || {
+        (running
+            .metric("ramen_host_restarts_total{cause=\"overdue\"}")
+            .await
+            == 1.0)
+            .then_some(())
+    })
+    .await;
+}
+
+/// The process and everything it left behind is gone.
+async fn assert_gone(pid: &str) {
+    eventually("the process is gone", async || {
+        (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(())
+    })
+    .await;
+}
+
+async fn death(tool: &str, causes: &[&str]) -> Running {
+    let running = setup().serve(&group(&[tool, "pid", "wait"])).await;
+    let client = running.client().await;
+    let before = pid(&client).await;
+    let bystander = tokio::spawn({
+        let client = client.clone();
+        async move { client.try_tool("wait", json!({})).await }
+    });
+    eventually("the bystander waits", async || {
+        (running.metric("ramen_in_flight ").await == 1.0).then_some(())
+    })
+    .await;
+    let status = client.try_tool(tool, json!({})).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(
+        status.message().contains("host process"),
+        "{}",
+        status.message()
+    );
+    assert_eq!(
+        bystander.await.unwrap().unwrap_err().code(),
+        Code::Unavailable
+    );
+    let after = eventually("a new host", async || {
+        let answer = client.try_tool("pid", json!({})).await.ok()?;
+        Some(answer["result"]["content"][0]["text"].as_str()?.to_owned())
+    })
+    .await;
+    assert_ne!(before, after);
+    assert_gone(&before).await;
+    eventually("the restart is counted", async || {
+        for cause in causes {
+            let line = format!("ramen_host_restarts_total{{cause=\"{cause}\"}}");
+            if running.metric(&line).await == 1.0 {
+                return Some(());
+            }
+        }
+        None
+    })
+    .await;
+    running
+}
+
+#[tokio::test]
+async fn run04_a_host_that_exits_fails_its_calls_and_is_replaced() {
+    death("exit", &["exited"]).await;
+}
+
+#[tokio::test]
+async fn a_host_that_leaves_a_child_holding_its_channel_is_seen_to_be_dead() {
+    death("fork", &["exited"]).await;
+}
+
+#[tokio::test]
+async fn a_host_that_breaks_the_protocol_is_ended() {
+    death("garbage", &["channel"]).await;
+}
+
+#[tokio::test]
+async fn a_tool_that_keeps_ending_its_host_is_paused_and_others_go_on() {
+    let running = setup().serve(&group(&["exit", "echo"])).await;
+    let client = running.client().await;
+    let mut paused = None;
+    for _ in 0..10 {
+        eventually("a host", async || {
+            client.try_tool("echo", json!({})).await.ok()
+        })
+        .await;
+        let status = client.try_tool("exit", json!({})).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+        if status.message().contains("too often") {
+            paused = Some(status);
+            break;
+        }
+    }
+    assert!(paused.is_some(), "the breaker opens");
+    assert_eq!(client.text("echo", json!({})).await, "{}");
+    let ends = running
+        .metric("ramen_host_restarts_total{cause=\"exited\"}")
+        .await;
+    assert!((ends - 3.0).abs() < 0.1, "three ends, then a pause: {ends}");
+}
+
+#[tokio::test]
+async fn a_host_is_replaced_after_so_many_calls() {
+    let setup = setup().with(|args| args.host_max_calls = "5".into());
+    let running = setup.serve(&group(&["pid"])).await;
+    let client = running.client().await;
+    let first = pid(&client).await;
+    let mut failed = 0;
+    eventually("another host", async || {
+        match client.try_tool("pid", json!({})).await {
+            Ok(answer) => (answer["result"]["content"][0]["text"] != first.as_str()).then_some(()),
+            Err(_) => {
+                failed += 1;
+                None
+            }
+        }
+    })
+    .await;
+    assert_eq!(failed, 0);
+    assert_gone(&first).await;
+    assert!(
+        running
+            .metric("ramen_host_restarts_total{cause=\"recycled\"}")
+            .await
+            >= 1.0
+    );
+}
+
+#[tokio::test]
+async fn run17_a_hosts_environment_is_built_from_nothing() {
+    let setup = setup()
+        .secret("RAMEN_SECRET_G__KEY", "s3cr3t-value\n")
+        .secret("RAMEN_SECRET_OTHER__KEY", "not-for-g");
+    let running = setup.serve(&group(&["env"])).await;
+    let env = running.client().await.text("env", json!({})).await;
+    let env: std::collections::BTreeMap<String, String> = serde_json::from_str(&env).unwrap();
+    let names: Vec<_> = env.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "HOME",
+            "LANG",
+            "MKL_NUM_THREADS",
+            "OMP_NUM_THREADS",
+            "OPENBLAS_NUM_THREADS",
+            "PATH",
+            "RAMEN_SECRET_G__KEY",
+            "TMPDIR",
+        ]
+        .into_iter()
+        .filter(|name| env.contains_key(*name))
+        .chain(names.iter().copied().filter(|name| *name == "TZ"))
+        .collect::<Vec<_>>()
+    );
+    assert_eq!(env["RAMEN_SECRET_G__KEY"], "s3cr3t-value");
+    assert!(!format!("{env:?}").contains("rmk_"));
+}
+
+#[tokio::test]
+async fn run01_what_a_tool_prints_is_logged_with_its_name_and_without_secrets() {
+    let logs = Logs::capture();
+    let setup = setup().secret("RAMEN_SECRET_G__KEY", "s3cr3t-value");
+    let running = setup.serve(&group(&["print", "leak"])).await;
+    let client = running.client().await;
+    assert_eq!(client.text("print", json!({})).await, "printed");
+    let line = eventually("the line", async || {
+        logs.text()
+            .lines()
+            .find(|line| line.contains("\"printed "))
+            .map(str::to_owned)
+    })
+    .await;
+    assert!(line.contains("stdout"), "{line}");
+    assert_eq!(
+        client.error("leak", json!({})).await,
+        "RuntimeError: key ***"
+    );
+    assert!(!logs.text().contains("s3cr3t-value"), "{}", logs.text());
+}
+
+#[tokio::test]
+async fn a_callers_error_names_only_what_was_asked_for() {
+    let running = setup().serve(&group(&["echo", "hidden_tool"])).await;
+    let client = running.client().await;
+    for (method, params, code) in [
+        (
+            "tools/call",
+            json!({"name": "nope", "arguments": {}}),
+            -32601,
+        ),
+        ("prompts/get", json!({"name": "nope"}), -32602),
+        ("resources/read", json!({"uri": "demo://nope"}), -32002),
+    ] {
+        let answer = client.rpc(method, params).await;
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+        let text = answer.to_string();
+        assert!(text.contains("nope"), "run10: {text}");
+        assert!(
+            !text.contains("hidden_tool") && !text.contains("/tmp"),
+            "run10: {text}"
+        );
+    }
+}

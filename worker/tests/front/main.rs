@@ -1,0 +1,40 @@
+//! The front process against gRPC, with a scripted host instead of Python.
+
+#[expect(dead_code, reason = "shared with the tests of real Python, which use the rest")]
+#[path = "../support/harness.rs"]
+mod harness;
+
+mod calls;
+mod gate;
+mod limits;
+mod process;
+mod reload;
+mod session;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// A host directory whose `ramen-host-3.11` is the scripted one.
+fn scripted_hosts() -> PathBuf {
+    static DIR: OnceLock<TempDir> = OnceLock::new();
+    let dir = DIR.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let host = env!("CARGO_BIN_EXE_ramen-scripted-host");
+        std::os::unix::fs::symlink(host, dir.path().join("ramen-host-3.11")).unwrap();
+        dir
+    });
+    dir.path().to_path_buf()
+}
+
+fn setup() -> harness::Setup {
+    harness::Setup::new(&scripted_hosts())
+}
+
+/// A group with one scripted tool per name.
+fn group(tools: &[&str]) -> harness::Group {
+    tools.iter().fold(harness::Group::new(), |group, name| {
+        group.scripted(name, name)
+    })
+}

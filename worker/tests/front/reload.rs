@@ -1,0 +1,293 @@
+//! Generations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ramen_group::DesiredState;
+use ramen_proto::v1::{self as proto, ReloadRequest, StatusRequest};
+use serde_json::json;
+use tonic::Code;
+
+use crate::harness::{Group, Running, eventually, with_admin_key};
+use crate::{group, setup};
+
+fn request(desired: &DesiredState) -> tonic::Request<ReloadRequest> {
+    let layer = |layer: &ramen_group::LayerRef| proto::Layer {
+        key: layer.key.clone(),
+        digest: layer.digest.clone(),
+        size: layer.size,
+    };
+    with_admin_key(ReloadRequest {
+        desired: Some(proto::DesiredState {
+            revision: desired.revision.clone(),
+            code: Some(layer(&desired.code)),
+            deps: desired.deps.as_ref().map(layer),
+            python: desired.python.clone(),
+            exclude: desired.exclude.clone(),
+        }),
+    })
+}
+
+async fn status(running: &Running) -> proto::StatusResponse {
+    running
+        .admin()
+        .await
+        .status(with_admin_key(StatusRequest {}))
+        .await
+        .unwrap()
+        .into_inner()
+}
+
+#[tokio::test]
+async fn admin_reload_swaps_and_the_same_again_changes_nothing() {
+    let running = setup().serve(&group(&["echo"])).await;
+    let two = group(&["echo", "seen"])
+        .publish(&running.store(), "two")
+        .await;
+    let mut admin = running.admin().await;
+    let loaded = admin.reload(request(&two)).await.unwrap().into_inner();
+    assert_eq!(
+        (
+            loaded.generation,
+            loaded.tools,
+            loaded.resources,
+            loaded.prompts
+        ),
+        (2, 2, 0, 0)
+    );
+    let again = admin.reload(request(&two)).await.unwrap().into_inner();
+    assert_eq!(again.generation, 2);
+    let status = status(&running).await;
+    assert_eq!((status.revision.as_str(), status.generation), ("two", 2));
+}
+
+#[tokio::test]
+async fn a_revision_that_does_not_load_never_replaces_one_that_serves() {
+    let running = setup().serve(&group(&["echo"])).await;
+    let client = running.client().await;
+    let faults: [(&str, Group, &str); 3] = [
+        (
+            "import",
+            group(&["echo", "refuses_to_load"]),
+            "ImportError: on purpose",
+        ),
+        (
+            "death",
+            group(&["echo", "dies_at_load"]),
+            "tools/dies_at_load",
+        ),
+        (
+            "scan",
+            group(&["echo"]).file("tools/odd/odd.json", "{"),
+            "tools/odd",
+        ),
+    ];
+    for (revision, group, text) in faults {
+        let desired = group.publish(&running.store(), revision).await;
+        let refused = running
+            .admin()
+            .await
+            .reload(request(&desired))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{revision}");
+        assert!(
+            refused.message().contains(text),
+            "{revision}: {}",
+            refused.message()
+        );
+        let status = status(&running).await;
+        assert_eq!(
+            (status.revision.as_str(), status.health.as_str()),
+            ("one", "SERVING")
+        );
+        assert_eq!(status.desired_revision, revision);
+        assert!(status.last_error.contains(text), "{}", status.last_error);
+        assert_eq!(client.text("echo", json!({})).await, "{}");
+    }
+    assert_eq!(
+        running
+            .metric("ramen_reloads_total{outcome=\"refused\"}")
+            .await,
+        3.0
+    );
+}
+
+#[tokio::test]
+async fn packages_that_are_excluded_may_be_broken() {
+    let running = setup().start().await;
+    let group = group(&["echo", "refuses_to_load"]).file("tools/odd/odd.json", "{");
+    let mut desired = group.publish(&running.store(), "partial").await;
+    desired.exclude = vec!["tools/refuses_to_load".into(), "tools/odd".into()];
+    let loaded = running
+        .admin()
+        .await
+        .reload(request(&desired))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(loaded.tools, 1);
+}
+
+#[tokio::test]
+async fn a_missing_or_damaged_layer_is_told_and_heals() {
+    let running = setup().serve(&group(&["echo"])).await;
+    let two = group(&["seen"]).publish(&running.store(), "two").await;
+    let mut wrong = two.clone();
+    wrong.code.digest = format!("sha256:{}", "0".repeat(64));
+    let refused = running
+        .admin()
+        .await
+        .reload(request(&wrong))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(
+        refused.message().contains("code layer"),
+        "{}",
+        refused.message()
+    );
+    assert!(running.admin().await.reload(request(&two)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_python_without_a_host_program_is_refused_by_name() {
+    let running = setup().start().await;
+    let mut desired = group(&["echo"]).publish(&running.store(), "old").await;
+    desired.python = "2.7".into();
+    let refused = running
+        .admin()
+        .await
+        .reload(request(&desired))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.message().contains("Python 2.7"),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test]
+async fn calls_of_the_old_generation_end_in_it_and_its_hosts_go() {
+    let running = setup().serve(&group(&["wait", "release", "pid"])).await;
+    let client = running.client().await;
+    let old = client.text("pid", json!({})).await;
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.try_tool("wait", json!({})).await }
+    });
+    eventually("it waits", async || {
+        (running.metric("ramen_in_flight ").await == 1.0).then_some(())
+    })
+    .await;
+    running.load(&group(&["pid"]), "two").await;
+    let new = client.text("pid", json!({})).await;
+    assert_ne!(old, new);
+    assert!(
+        std::path::Path::new(&format!("/proc/{old}")).exists(),
+        "it still has a call"
+    );
+    waiting.abort();
+    eventually("the old host is gone", async || {
+        (!std::path::Path::new(&format!("/proc/{old}")).exists()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_call_fails_over_many_reloads() {
+    let setup = setup().with(|args| args.hosts = Some("2".into()));
+    let running = setup.serve(&group(&["echo"])).await;
+    let other = group(&["echo", "seen"]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicUsize::new(0));
+    let client = running.client().await;
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, stop, done) = (client.clone(), Arc::clone(&stop), Arc::clone(&done));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(client.text("echo", json!({})).await, "{}");
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let one = group(&["echo"]);
+    for round in 0..10 {
+        let group = if round % 2 == 0 { &other } else { &one };
+        running.load(group, &format!("r{round}")).await;
+        let before = done.load(Ordering::Relaxed);
+        eventually("calls go on", async || {
+            (done.load(Ordering::Relaxed) > before + 4).then_some(())
+        })
+        .await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    // Nothing is left of nine generations.
+    let homes = running.dir.path().join("store/unpacked/homes");
+    eventually("one home folder is left", async || {
+        (std::fs::read_dir(&homes).unwrap().count() == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_desired_state_file_is_followed() {
+    let setup = setup();
+    let file = setup.dir().join("desired.json");
+    let desired = file.clone();
+    let running = setup
+        .with(|args| args.desired = Some(desired))
+        .start()
+        .await;
+    let client = running.client().await;
+    let write = |state: &str| {
+        let temporary = file.with_extension("new");
+        std::fs::write(&temporary, state).unwrap();
+        std::fs::rename(&temporary, &file).unwrap();
+    };
+    let one = group(&["echo"]).publish(&running.store(), "one").await;
+    write(&serde_json::to_string(&one).unwrap());
+    eventually("the first", async || {
+        client.try_tool("echo", json!({})).await.ok()
+    })
+    .await;
+    write("not json");
+    let two = group(&["seen"]).publish(&running.store(), "two").await;
+    write(&serde_json::to_string(&two).unwrap());
+    eventually("the second", async || {
+        let answer = client.try_tool("seen", json!({})).await.ok()?;
+        answer.get("result").map(|_| ())
+    })
+    .await;
+    assert_eq!(status(&running).await.revision, "two");
+}
+
+#[tokio::test]
+async fn a_group_without_code_needs_no_host() {
+    let prompt = json!({"type": "prompt", "name": "hello", "description": "d", "skill": "SKILL.md",
+        "input": {"who": {"type": "string", "description": "w"}}});
+    let group = Group::new()
+        .file("prompts/hello/hello.json", prompt.to_string())
+        .file("prompts/hello/SKILL.md", "Hello {{who}}\n");
+    let running = setup().serve(&group).await;
+    let client = running.client().await;
+    let answer = client
+        .rpc(
+            "prompts/get",
+            json!({"name": "hello", "arguments": {"who": "you"}}),
+        )
+        .await;
+    assert!(
+        answer["result"]["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("Hello you")
+    );
+    assert_eq!(status(&running).await.health, "SERVING");
+}
