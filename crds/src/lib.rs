@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The kind `McpGroup` (`ramen.dev/v1alpha1`): one git repository of Python functions, served to MCP
+//! clients.
+//!
+//! Owns the types and the pure [`validate()`] from a spec as written to a [`ValidatedGroup`] of
+//! newtypes; the operator and `ramen up` both start there. Must not know a client, async or I/O.
+
+mod names;
+mod spec;
+mod status;
+pub mod validate;
+
+pub use names::{API_GROUP, API_VERSION, KIND, MAX_GROUP_NAME, MAX_ZONE_NAME, secret_variables};
+pub use spec::{
+    Autoscaling, EgressSpec, EnvVar, GitRef, KeysSpec, LocalRef, McpGroup, McpGroupSpec,
+    NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec,
+};
+pub use status::{
+    DeployTimings, ErrorEntry, LastDeploy, McpGroupStatus, PackageStatus, RevisionStatus,
+    ZoneStatus,
+};
+pub use validate::{
+    GitUrl, GroupName, InnerPath, Interval, PythonVersion, RefSpec, SpecFault, UrlPolicy,
+    ValidatedGroup, validate, validate_with,
+};

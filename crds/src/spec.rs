@@ -1,0 +1,78 @@
+//! The spec as written. Every field is documented here: this is the API reference.
+
+mod network;
+mod source;
+mod worker;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use network::{EgressSpec, NetworkSpec};
+pub use source::{GitRef, LocalRef, SourceSpec};
+pub use worker::{Autoscaling, EnvVar, RolloutSpec, WorkerSpec, ZoneSpec};
+
+use crate::McpGroupStatus;
+
+/// One git repository of Python functions, served to MCP clients.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "ramen.dev",
+    version = "v1alpha1",
+    kind = "McpGroup",
+    plural = "mcpgroups",
+    singular = "mcpgroup",
+    shortname = "rmg",
+    category = "ramen",
+    namespaced,
+    status = "McpGroupStatus",
+    derive = "PartialEq",
+    doc = "One git repository of Python functions, served to MCP clients.",
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
+    printcolumn = r#"{"name":"Tools","type":"integer","jsonPath":".status.tools"}"#,
+    printcolumn = r#"{"name":"Errors","type":"integer","jsonPath":".status.errorsTotal"}"#,
+    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".status.revision.serving"}"#,
+    printcolumn = r#"{"name":"Replicas","type":"string","jsonPath":".status.replicas"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct McpGroupSpec {
+    /// Where the code comes from.
+    pub source: SourceSpec,
+    /// The keys that callers show. Without it a key is made and kept in the Secret
+    /// `<group>-mcp-keys`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<KeysSpec>,
+    /// Secrets whose keys the code can refer to as `{{$<group>.<KEY>}}`; each key becomes the
+    /// variable `RAMEN_SECRET_<GROUP>__<KEY>`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub secrets: Vec<LocalRef>,
+    /// Who may reach the group, and what its code may reach.
+    pub network: NetworkSpec,
+    /// The zones that the group runs in. Without any there is one zone, `default`, with one replica.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub zones: Vec<ZoneSpec>,
+    /// How the workers run.
+    #[serde(default)]
+    pub worker: WorkerSpec,
+    /// How a new revision goes into service.
+    #[serde(default)]
+    pub rollout: RolloutSpec,
+    /// How many revisions behind the serving one are kept ready, so that a way back needs no deploy:
+    /// 0 to 10, 1 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10))]
+    pub history: Option<u32>,
+}
+
+/// The keys that callers show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeysSpec {
+    /// A Secret of which every key holds one or more caller keys, one a line. Several are valid at
+    /// once; changes count without a restart; an empty Secret lets nobody in.
+    pub secret_ref: LocalRef,
+}
