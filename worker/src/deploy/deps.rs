@@ -14,18 +14,18 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ramen_group::{Finding, LayerRef, Reason};
-use ramen_source::layer::{PackOptions, pack_dir};
 use ramen_source::{Cache, Kind, Store};
 
 use super::host::Described;
 use super::progress::{Phase, Progress};
 use super::requirements::Plan;
-use super::uv::{Uv, UvFault, Watch, measure, too_large};
+use super::uv::{Uv, UvFault, measure, too_large};
 
+mod install;
 mod local;
 mod lock;
 
-use lock::{packages, split_lock, with_pinned_hashes};
+use lock::{packages, with_pinned_hashes};
 
 /// Goes up when the same inputs would be locked or installed in another way.
 const FORMAT: &str = "ramen-deps-1";
@@ -205,8 +205,12 @@ impl Installer<'_> {
             .put(Kind::Deps, &key, &packed)
             .await
             .map_err(|error| store_fault(&error))?;
-        let dir = self.cache.ready(self.store, Kind::Deps, &layer).await;
-        let dir = dir.map_err(|error| UvFault::new(error.reason(), chain(&error)))?;
+        // Moved rather than unpacked, where it can be.
+        let cached = match self.cache.adopt(&target, &packed).await {
+            Ok(true) => Ok(self.cache.path_of(packed.digest)),
+            _ => self.cache.ready(self.store, Kind::Deps, &layer).await,
+        };
+        let dir = cached.map_err(|error| UvFault::new(error.reason(), chain(&error)))?;
         discard(&target);
         Ok((layer, dir))
     }
@@ -253,112 +257,6 @@ impl Installer<'_> {
             "requirements resolved",
         );
         Ok(lock)
-    }
-
-    async fn install(
-        &self,
-        plan: &Plan,
-        lock: &str,
-        target: &Path,
-        count: u64,
-    ) -> Result<(), UvFault> {
-        let (hashed, unhashed) = split_lock(lock);
-        let progress = self.progress;
-        let report = move |packages: u64, bytes: u64| {
-            progress.step(
-                Phase::Install,
-                packages.min(count),
-                Some(count),
-                Some(bytes),
-                "installing",
-            );
-        };
-        progress.step(Phase::Install, 0, Some(count), None, "installing");
-        for (file, text, hashes) in [
-            ("lock.txt", hashed, true),
-            ("lock-vcs.txt", unhashed, false),
-        ] {
-            if text.is_empty() {
-                continue;
-            }
-            write(&self.uv.scratch.join(file), &text)?;
-            let mut args = args([
-                "pip",
-                "install",
-                "--no-deps",
-                "--link-mode",
-                "copy",
-                "--python",
-            ]);
-            args.push(self.uv.python.clone().into());
-            args.push("--target".into());
-            args.push(target.into());
-            if hashes {
-                args.push("--require-hashes".into());
-            }
-            self.source_args(plan, &mut args);
-            args.extend(["-r".into(), file.into()]);
-            let find_links = self.find_links(plan);
-            let env: Vec<_> = find_links
-                .iter()
-                .map(|all| ("UV_FIND_LINKS", all.as_str()))
-                .collect();
-            let watch = Watch {
-                dir: target,
-                limit: self.max_bytes,
-                progress: &report,
-            };
-            self.uv.run(&args, &env, Some(watch)).await?;
-        }
-        // A lock that resolves to nothing on this platform installs nothing.
-        std::fs::create_dir_all(target).map_err(|error| io_fault("making the target", &error))?;
-        let _ = std::fs::remove_file(target.join(".lock"));
-        Ok(())
-    }
-
-    async fn pack(&self, target: &Path) -> Result<ramen_source::Layer, UvFault> {
-        let (target, scratch, progress) =
-            (target.to_owned(), self.uv.scratch.clone(), self.progress);
-        let packed = tokio::task::spawn_blocking(move || {
-            let mut last = Instant::now();
-            pack_dir(&target, &scratch, PackOptions::DEPS, &mut |at| {
-                if last.elapsed().as_millis() >= 200 {
-                    last = Instant::now();
-                    progress.step(
-                        Phase::Pack,
-                        at.files,
-                        at.total_files,
-                        Some(at.bytes),
-                        "packing",
-                    );
-                }
-            })
-        });
-        match packed.await {
-            Ok(Ok(layer)) => {
-                self.progress.step(
-                    Phase::Pack,
-                    layer.files,
-                    Some(layer.files),
-                    Some(layer.size),
-                    "packed",
-                );
-                Ok(layer)
-            }
-            Ok(Err(error)) => {
-                let full = matches!(error, ramen_source::layer::LayerError::DiskFull { .. });
-                let reason = if full {
-                    Reason::DiskFull
-                } else {
-                    Reason::InstallFailed
-                };
-                Err(UvFault::new(
-                    reason,
-                    format!("the installed files cannot be packed: {}", chain(&error)),
-                ))
-            }
-            Err(error) => Err(UvFault::new(Reason::Internal, error.to_string())),
-        }
     }
 
     /// Options that say where packages may come from.
@@ -472,13 +370,7 @@ fn io_fault(doing: &str, error: &std::io::Error) -> UvFault {
 }
 
 fn store_fault(error: &ramen_source::store::StoreError) -> UvFault {
-    let full = matches!(error, ramen_source::store::StoreError::DiskFull { .. });
-    let reason = if full {
-        Reason::DiskFull
-    } else {
-        Reason::Internal
-    };
-    UvFault::new(reason, chain(error))
+    UvFault::new(error.reason(), chain(error))
 }
 
 use super::{chain, millis};

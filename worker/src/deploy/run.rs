@@ -213,36 +213,16 @@ impl Run {
     async fn pack_code(&self, dir: &Path) -> Result<LayerRef, Finding> {
         let tree =
             walk_folder(dir, &TreeLimits::default()).map_err(|error: TreeError| error.finding())?;
-        let failed = |error: &dyn std::error::Error, full: bool| {
-            let reason = if full {
-                Reason::DiskFull
-            } else {
-                Reason::Internal
-            };
-            Finding::group(reason, chain(error))
-        };
         if let Ok(Some(layer)) = self.store.find(Kind::Code, &tree.id).await {
             return Ok(layer);
         }
-        let scratch = self
-            .work
-            .dir("scratch")
-            .map_err(|error| failed(&error, false))?;
-        let packed = pack_tree(&tree, &scratch).map_err(|error| {
-            failed(
-                &error,
-                matches!(error, ramen_source::layer::LayerError::DiskFull { .. }),
-            )
-        })?;
-        self.store
-            .put(Kind::Code, &tree.id, &packed)
-            .await
-            .map_err(|error| {
-                failed(
-                    &error,
-                    matches!(error, ramen_source::store::StoreError::DiskFull { .. }),
-                )
-            })
+        let scratch = self.work.dir("scratch");
+        let scratch =
+            scratch.map_err(|error| Finding::group(Reason::Internal, error.to_string()))?;
+        let packed = pack_tree(&tree, &scratch)
+            .map_err(|error| Finding::group(error.reason(), chain(&error)))?;
+        let put = self.store.put(Kind::Code, &tree.id, &packed).await;
+        put.map_err(|error| Finding::group(error.reason(), chain(&error)))
     }
 
     async fn deps(&mut self, plan: Plan, host: &Host) -> Result<Option<Deps>, Finding> {
