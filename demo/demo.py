@@ -38,7 +38,8 @@ spec:
     ref:
       branch: main
     interval: 1m
-  allowedCIDRs: ["127.0.0.0/8"]
+  network:
+    allowedCIDRs: ["127.0.0.0/8"]
 """
 
 NEW_TOOL = {

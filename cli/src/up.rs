@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use self::group::{Handle, Key, News, Poke};
 use self::machine::Machine;
 use self::spec::Plan;
-use self::status::Board;
+use self::status::{Board, Status};
 use self::watch::Changes;
 use crate::exit::Failure;
 use crate::names;
@@ -208,6 +208,19 @@ impl Groups {
             board.remark(remark);
         }
         let mut left = std::mem::take(&mut self.running);
+        for (key, faults) in plan.faulty {
+            let why = faults.join("; ");
+            if let Some(handle) = left.remove(&key) {
+                board.remark(&format!("{}: goes on as it was: {why}", key.1));
+                self.running.insert(key, handle);
+            } else {
+                let message = why;
+                board.update(&Status {
+                    message,
+                    ..Status::new(&key.0, &key.1)
+                });
+            }
+        }
         for spec in plan.groups {
             let key = spec.key.clone();
             let handle = match left.remove(&key) {

@@ -37,6 +37,10 @@ pub(super) type Key = (String, String);
 pub(super) struct GroupSpec {
     pub(super) key: Key,
     pub(super) source: Source,
+    /// Changes when the source becomes another one.
+    pub(super) source_fingerprint: String,
+    /// Changes when the same tree could deploy differently.
+    pub(super) deploy_fingerprint: String,
     /// How often the source is asked; a folder is watched instead.
     pub(super) interval: Duration,
     pub(super) suspended: bool,
@@ -61,15 +65,10 @@ impl GroupSpec {
     /// What makes a deploy of the same tree another one.
     fn settings(&self) -> Settings {
         let python = self.python.as_deref().unwrap_or("default");
-        let env: Vec<String> = self
-            .deploy_env
-            .iter()
-            .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
-            .collect();
         Settings {
-            source: self.source.identity(),
+            source: self.source_fingerprint.clone(),
             runtime: format!("python {python}, ramen {}", env!("CARGO_PKG_VERSION")),
-            spec: format!("sdist={} {}", self.allow_sdist, env.join(" ")),
+            spec: self.deploy_fingerprint.clone(),
             suspended: self.suspended,
             history: self.history,
             ..Settings::default()

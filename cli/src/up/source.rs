@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ramen_group::{Finding, LayerRef, Reason};
 use ramen_source::git::{Git, GitError, OnProgress, Remote, Resolved, Wanted};
+use ramen_source::store::StoreError;
 use ramen_source::tree::{TreeLimits, walk_folder};
 use ramen_source::{Kind, Store, Tree, layer};
 
@@ -22,20 +23,6 @@ pub(super) enum Source {
     },
     /// A folder that holds `mcp/`.
     Folder(PathBuf),
-}
-
-impl Source {
-    /// Another text for another source.
-    pub(super) fn identity(&self) -> String {
-        match self {
-            Self::Git {
-                remote,
-                wanted,
-                path,
-            } => format!("{} {wanted:?} {path}", remote.url),
-            Self::Folder(dir) => dir.display().to_string(),
-        }
-    }
 }
 
 /// A revision that is known to exist.
@@ -90,7 +77,8 @@ impl From<GitError> for Trouble {
 }
 
 impl Trouble {
-    fn disk(what: &str, error: &dyn std::error::Error) -> Self {
+    /// Something of this machine that may pass: a full disk, a folder that cannot be written.
+    fn here(reason: Reason, what: &str, error: &dyn std::error::Error) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(next) = cause {
@@ -98,7 +86,7 @@ impl Trouble {
             cause = next.source();
         }
         Self {
-            finding: Finding::group(Reason::DiskFull, format!("{what}: {text}")),
+            finding: Finding::group(reason, format!("{what}: {text}")),
             transient: true,
         }
     }
@@ -115,10 +103,11 @@ pub(super) struct Fetcher {
 impl Fetcher {
     pub(super) fn open(store: &Path, scratch: &Path) -> Result<Self, Trouble> {
         std::fs::create_dir_all(scratch)
-            .map_err(|error| Trouble::disk("the scratch folder", &error))?;
+            .map_err(|error| Trouble::here(Reason::Internal, "the scratch folder", &error))?;
         Ok(Self {
             git: Git::new(&scratch.join("git"), 4)?,
-            store: Store::open(store).map_err(|error| Trouble::disk("the store", &error))?,
+            store: Store::open(store)
+                .map_err(|error| Trouble::here(error.reason(), "the store", &error))?,
             scratch: scratch.to_owned(),
         })
     }
@@ -173,23 +162,21 @@ impl Fetcher {
     }
 
     async fn put(&self, tree: Tree) -> Result<LayerRef, Trouble> {
-        let disk = |error: &dyn std::error::Error| Trouble::disk("the code layer", error);
+        const WHAT: &str = "the code layer";
         let key = tree.id.clone();
-        if let Some(known) = self
-            .store
-            .find(Kind::Code, &key)
-            .await
-            .map_err(|e| disk(&e))?
-        {
+        let stored = |error: StoreError| Trouble::here(error.reason(), WHAT, &error);
+        if let Some(known) = self.store.find(Kind::Code, &key).await.map_err(stored)? {
             return Ok(known);
         }
         let scratch = self.scratch.clone();
         let packed = tokio::task::spawn_blocking(move || layer::pack_tree(&tree, &scratch)).await;
-        let packed = packed.map_err(|e| disk(&e))?.map_err(|e| disk(&e))?;
+        let packed = packed
+            .map_err(|error| Trouble::here(Reason::Internal, WHAT, &error))?
+            .map_err(|error| Trouble::here(error.reason(), WHAT, &error))?;
         self.store
             .put(Kind::Code, &key, &packed)
             .await
-            .map_err(|e| disk(&e))
+            .map_err(stored)
     }
 
     /// Removes layers that no group needs any more.
@@ -206,7 +193,7 @@ async fn walk(dir: PathBuf) -> Result<Tree, Trouble> {
     let walked =
         tokio::task::spawn_blocking(move || walk_folder(&dir, &TreeLimits::default())).await;
     walked
-        .map_err(|error| Trouble::disk("the folder", &error))?
+        .map_err(|error| Trouble::here(Reason::Internal, "the folder", &error))?
         .map_err(|error| Trouble {
             finding: error.finding(),
             // The person is editing: the next save is the next try.

@@ -1,17 +1,29 @@
 //! From a file of McpGroups, or a folder, to what each group's task needs.
 
+mod documents;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::group::GroupSpec;
+use ramen_crds::validate::{SecretName, UrlPolicy, validate_with};
+use ramen_crds::{McpGroup, ValidatedGroup, secret_variables};
+use ramen_source::git::{Credentials, GitUrl, Remote, Wanted};
+
+use self::documents::{Documents, Secret};
+use super::group::{GroupSpec, Key};
 use super::source::Source;
 
 /// The groups to run.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) groups: Vec<GroupSpec>,
+    /// Groups that cannot run as they are written, and why. One that runs goes on as it was.
+    pub(super) faulty: Vec<(Key, Vec<String>)>,
     /// What people should read once.
     pub(super) remarks: Vec<String>,
 }
@@ -33,7 +45,9 @@ impl Plan {
         let name = group_name(&named.file_name().unwrap_or_default().to_string_lossy());
         let group = GroupSpec {
             key: ("default".to_owned(), name),
+            source_fingerprint: dir.display().to_string(),
             source: Source::Folder(dir),
+            deploy_fingerprint: String::new(),
             interval: Duration::MAX,
             suspended: false,
             history: 1,
@@ -48,16 +62,55 @@ impl Plan {
         };
         Ok(Self {
             groups: vec![group],
-            remarks: Vec::new(),
+            ..Self::default()
         })
     }
 
-    /// The groups of a file.
+    /// The groups of a file. A group with faults does not stand in the way of the others.
     pub(super) fn of_file(file: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| format!("{}: {error}", file.display()))?;
-        let _ = text;
-        Err("files are not supported yet".to_owned())
+        let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let text = std::fs::read_to_string(file).map_err(|error| named(&error))?;
+        let documents = Documents::parse(&text).map_err(|error| named(&error))?;
+        let mut plan = Self {
+            remarks: documents
+                .remarks
+                .iter()
+                .map(|remark| named(remark))
+                .collect(),
+            ..Self::default()
+        };
+        if documents.groups.is_empty() {
+            return Err(named(&"no McpGroup in it"));
+        }
+        for group in &documents.groups {
+            let key = documents::key_of(&group.metadata);
+            let known = plan.groups.iter().map(|spec| &spec.key);
+            if known
+                .chain(plan.faulty.iter().map(|(key, _)| key))
+                .any(|known| *known == key)
+            {
+                return Err(named(&format!(
+                    "the group {}/{} stands in it twice",
+                    key.0, key.1
+                )));
+            }
+            match build(group, &key, &documents.secrets, &mut plan.remarks) {
+                Ok(spec) => plan.groups.push(spec),
+                Err(faults) => plan.faulty.push((key, faults)),
+            }
+        }
+        if plan.groups.is_empty() {
+            let faults = plan.faulty.iter().flat_map(|((_, name), faults)| {
+                faults
+                    .iter()
+                    .map(move |fault| format!("\n  {name}: {fault}"))
+            });
+            return Err(named(&format!(
+                "no group in it can run{}",
+                faults.collect::<String>()
+            )));
+        }
+        Ok(plan)
     }
 
     /// The same plan with a fixed address.
@@ -69,6 +122,162 @@ impl Plan {
         }
         Ok(self)
     }
+}
+
+type Secrets = BTreeMap<Key, Secret>;
+
+/// One group of a file; all of its faults.
+fn build(
+    group: &McpGroup,
+    key: &Key,
+    secrets: &Secrets,
+    remarks: &mut Vec<String>,
+) -> Result<GroupSpec, Vec<String>> {
+    let valid = validate_with(group, UrlPolicy::Local)
+        .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let mut faults = Vec::new();
+    let mut find = |field: &str, name: &SecretName| {
+        let found = secrets.get(&(key.0.clone(), name.as_str().to_owned()));
+        if found.is_none() {
+            faults.push(format!(
+                "{field}: the Secret {} is not in the file",
+                name.as_str()
+            ));
+        }
+        found
+    };
+    let keys = valid
+        .keys
+        .as_ref()
+        .and_then(|name| find("spec.keys.secretRef", name));
+    let mut login = Secret::new();
+    let names = [
+        ("spec.source.secretRef", &valid.source.secret),
+        ("spec.source.caSecretRef", &valid.source.ca_secret),
+    ];
+    for (field, name) in names {
+        let entries = name.as_ref().and_then(|name| find(field, name));
+        login.extend(
+            entries
+                .into_iter()
+                .flatten()
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
+    }
+    let given: Vec<(&SecretName, &Secret)> = valid
+        .secrets
+        .iter()
+        .filter_map(|name| Some((name, find("spec.secrets", name)?)))
+        .collect();
+    let secrets = variables(valid.name.as_str(), &given, remarks);
+    let source = source(&valid, &login)
+        .map_err(|fault| faults.push(fault))
+        .ok();
+    let (Some(source), true) = (source, faults.is_empty()) else {
+        return Err(faults);
+    };
+    Ok(GroupSpec {
+        key: key.clone(),
+        source,
+        source_fingerprint: valid.source_fingerprint(),
+        deploy_fingerprint: valid.deploy_fingerprint(),
+        interval: valid.source.interval,
+        suspended: valid.source.suspend,
+        history: valid.history,
+        python: valid
+            .worker
+            .python
+            .as_ref()
+            .map(|version| version.as_str().to_owned()),
+        allow_sdist: valid.worker.allow_sdist,
+        deploy_timeout_secs: Some(valid.worker.deploy_timeout.as_secs()),
+        keys: keys.cloned(),
+        worker_env: worker_env(&valid),
+        deploy_env: valid
+            .worker
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.into()))
+            .collect(),
+        listen: None,
+        secrets,
+    })
+}
+
+fn source(valid: &ValidatedGroup, login: &Secret) -> Result<Source, String> {
+    use ramen_crds::validate::RefSpec;
+    let url = GitUrl::parse(valid.source.url.as_str())
+        .map_err(|error| format!("spec.source.url: {error}"))?;
+    let wanted = match &valid.source.reference {
+        RefSpec::Default => Wanted::from_fields(None, None, None, None, None),
+        RefSpec::Branch(name) => Wanted::from_fields(Some(name), None, None, None, None),
+        RefSpec::Tag(name) => Wanted::from_fields(None, Some(name), None, None, None),
+        RefSpec::Semver(range) => {
+            Wanted::from_fields(None, None, Some(&range.to_string()), None, None)
+        }
+        RefSpec::Commit(id) => Wanted::from_fields(None, None, None, None, Some(id)),
+    };
+    let wanted = wanted.map_err(|error| format!("spec.source.ref: {error}"))?;
+    let credentials = Credentials::from_files(login)
+        .map_err(|error| format!("spec.source.secretRef: {error}"))?;
+    let mut remote = Remote::new(url);
+    remote.credentials = Arc::new(credentials);
+    remote.limits.timeout = valid.source.timeout;
+    Ok(Source::Git {
+        remote: Box::new(remote),
+        wanted,
+        path: valid.source.path.as_str().to_owned(),
+    })
+}
+
+fn worker_env(valid: &ValidatedGroup) -> Vec<(String, OsString)> {
+    let worker = &valid.worker;
+    let mut env: Vec<(String, OsString)> = worker
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.into()))
+        .collect();
+    let mut set = |name: &str, value: String| env.push((name.to_owned(), value.into()));
+    set("RAMEN_ALLOWED_CIDRS", valid.allowed.to_string());
+    set("RAMEN_TRUST_PROXY", valid.trusted_proxy_hops.to_string());
+    set("RAMEN_HOST_THREADS", worker.threads.to_string());
+    set("RAMEN_MAX_INFLIGHT", worker.max_inflight.to_string());
+    set(
+        "RAMEN_CALL_TIMEOUT_SECS",
+        worker.call_timeout.as_secs().to_string(),
+    );
+    if let Some(hosts) = worker.hosts {
+        set("RAMEN_HOSTS", hosts.to_string());
+    }
+    env
+}
+
+/// `RAMEN_SECRET_*` for the entries of the group's Secrets.
+fn variables(
+    group: &str,
+    given: &[(&SecretName, &Secret)],
+    remarks: &mut Vec<String>,
+) -> Vec<(String, OsString)> {
+    let keys = given
+        .iter()
+        .flat_map(|(name, secret)| secret.keys().map(|key| (name.as_str(), key.as_str())));
+    let (variables, faults) = secret_variables(group, keys);
+    remarks.extend(faults.iter().map(|fault| format!("{group}: {fault}")));
+    let mut env = Vec::new();
+    for (variable, (name, key)) in variables {
+        let secret = given.iter().find(|(known, _)| known.as_str() == name);
+        let Some(value) = secret.and_then(|(_, secret)| secret.get(&key)) else {
+            continue;
+        };
+        if value.contains(&0) {
+            remarks.push(format!(
+                "{group}: secrets[{name}].{key}: a value with a NUL byte is left out"
+            ));
+            continue;
+        }
+        env.push((variable, OsString::from_vec(value.clone())));
+    }
+    env
 }
 
 /// The secrets of the person who tries a folder.
@@ -118,5 +327,105 @@ mod tests {
             ("demo".to_owned(), "demo".to_owned())
         );
         assert!(Plan::of_folder(&temp.path().join("none")).is_err());
+    }
+
+    const GROUP: &str = "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {name: NAME}\nspec:\n  source: {url: 'URL'}\n  \
+         network: {allowedCIDRs: [127.0.0.0/8]}\n";
+
+    fn group(name: &str, url: &str, more: &str) -> String {
+        format!(
+            "---\n{}{more}",
+            GROUP.replace("NAME", name).replace("URL", url)
+        )
+    }
+
+    fn plan(text: &str) -> Result<Plan, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Plan::of_file(file.path())
+    }
+
+    #[test]
+    fn groups_and_their_secrets_come_from_one_file() {
+        let text = group(
+            "a",
+            "https://example.com/a.git",
+            "  secrets: [{name: s}]\n  keys: {secretRef: {name: k}}\n  worker: {hosts: 3, env: [{name: PIP_INDEX_URL, value: x}]}\n",
+        ) + &group("b", "file:///srv/b.git", "")
+            + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {TOKEN: czNjcjN0}\nstringData: {other-one: plain}\n"
+            + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: k}\nstringData: {first: rmk_1}\n---\n"
+            + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n";
+        let plan = plan(&text).unwrap();
+        let [a, b] = plan.groups.as_slice() else {
+            panic!("{plan:?}")
+        };
+        let secrets: Vec<_> = a
+            .secrets
+            .iter()
+            .map(|(n, v)| (n.as_str(), v.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            secrets,
+            [
+                ("RAMEN_SECRET_A__OTHER_ONE", "plain"),
+                ("RAMEN_SECRET_A__TOKEN", "s3cr3t")
+            ]
+        );
+        assert_eq!(a.keys.as_ref().unwrap()["first"], b"rmk_1");
+        assert!(
+            a.worker_env
+                .contains(&("RAMEN_HOSTS".to_owned(), "3".into()))
+        );
+        assert!(
+            a.worker_env
+                .contains(&("RAMEN_ALLOWED_CIDRS".to_owned(), "127.0.0.0/8".into()))
+        );
+        assert_eq!(a.deploy_env, [("PIP_INDEX_URL".to_owned(), "x".into())]);
+        assert!(b.keys.is_none() && b.interval == Duration::from_secs(300));
+        assert_eq!(plan.remarks.len(), 1);
+        assert!(plan.remarks[0].contains("ConfigMap"));
+    }
+
+    #[test]
+    fn a_faulty_group_does_not_stand_in_the_way_of_the_others() {
+        let good = group("good", "https://example.com/a.git", "");
+        let bad = group(
+            "bad",
+            "ftp://example.com/a.git",
+            "  keys: {secretRef: {name: none}}\n",
+        );
+        let two = plan(&format!("{good}{bad}")).unwrap();
+        assert_eq!((two.groups.len(), two.faulty.len()), (1, 1));
+        assert!(
+            two.faulty[0]
+                .1
+                .iter()
+                .any(|fault| fault.contains("spec.source.url")),
+            "{two:?}"
+        );
+        let alone = plan(&bad).unwrap_err();
+        assert!(alone.contains("spec.source.url"), "{alone}");
+        let missing = group(
+            "m",
+            "https://example.com/a.git",
+            "  keys: {secretRef: {name: none}}\n",
+        );
+        assert!(
+            plan(&missing)
+                .unwrap_err()
+                .contains("the Secret none is not in the file")
+        );
+        assert!(
+            plan(&format!("{good}{good}"))
+                .unwrap_err()
+                .contains("twice")
+        );
+        assert!(plan("a: [").is_err() && plan("").is_err());
+        assert!(
+            plan(&good)
+                .unwrap()
+                .listening(Some("127.0.0.1:1".parse().unwrap()))
+                .is_ok()
+        );
     }
 }

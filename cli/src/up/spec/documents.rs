@@ -1,0 +1,172 @@
+//! The YAML documents of a file: McpGroups and the Secrets they name.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use ramen_crds::McpGroup;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::up::group::Key;
+
+/// The entries of a Secret.
+pub(super) type Secret = BTreeMap<String, Vec<u8>>;
+
+/// What a file holds.
+#[derive(Default)]
+pub(super) struct Documents {
+    pub(super) groups: Vec<McpGroup>,
+    pub(super) secrets: BTreeMap<Key, Secret>,
+    pub(super) remarks: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SecretDocument {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    data: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    string_data: Option<BTreeMap<String, String>>,
+}
+
+/// Namespace and name.
+pub(super) fn key_of(metadata: &ObjectMeta) -> Key {
+    let namespace = metadata
+        .namespace
+        .clone()
+        .filter(|namespace| !namespace.is_empty());
+    (
+        namespace.unwrap_or_else(|| "default".to_owned()),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+impl Documents {
+    /// Reads all documents; the error names the document.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+        let mut read = Self::default();
+        for (n, document) in documents.into_iter().enumerate() {
+            if document.is_null() {
+                continue;
+            }
+            let of = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
+            let (version, kind) = (of("apiVersion"), of("kind"));
+            let name = document["metadata"]["name"]
+                .as_str()
+                .unwrap_or("without a name")
+                .to_owned();
+            let failed = |error: &dyn std::fmt::Display| {
+                format!("document {} ({kind} {name}): {error}", n + 1)
+            };
+            match (version.as_str(), kind.as_str()) {
+                ("ramen.dev/v1alpha1", "McpGroup") => {
+                    check_namespace(&document).map_err(|error| failed(&error))?;
+                    read.groups
+                        .push(serde_json::from_value(document).map_err(|error| failed(&error))?);
+                }
+                ("v1", "Secret") => {
+                    let (key, secret) = secret(document).map_err(|error| failed(&error))?;
+                    read.secrets.insert(key, secret);
+                }
+                (_, "McpGroup") => {
+                    return Err(failed(&"the apiVersion must be ramen.dev/v1alpha1"));
+                }
+                _ => read
+                    .remarks
+                    .push(failed(&"ignored, it is neither a McpGroup nor a Secret")),
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Namespaces become names of folders.
+fn check_namespace(document: &Value) -> Result<(), &'static str> {
+    let namespace = document["metadata"]["namespace"]
+        .as_str()
+        .unwrap_or("default");
+    let fits = namespace.len() <= 63
+        && namespace
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if fits {
+        Ok(())
+    } else {
+        Err("the namespace is made of small letters, digits and `-`")
+    }
+}
+
+fn secret(document: Value) -> Result<(Key, Secret), String> {
+    let SecretDocument {
+        metadata,
+        data,
+        string_data,
+    } = serde_json::from_value(document).map_err(|error| error.to_string())?;
+    let mut secret = Secret::new();
+    for (key, value) in data.into_iter().flatten() {
+        // The value itself is in no message.
+        let value: String = value.split_whitespace().collect();
+        let value = STANDARD
+            .decode(value)
+            .map_err(|_| format!("data.{key} is no base64"))?;
+        secret.insert(key, value);
+    }
+    secret.extend(
+        string_data
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key, value.into_bytes())),
+    );
+    let odd = |key: &&String| {
+        key.is_empty()
+            || key.len() > 253
+            || key.starts_with("..")
+            || key.as_str() == "."
+            || !key
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    match secret.keys().find(odd) {
+        Some(key) => Err(format!(
+            "the key {key:?} is not made of letters, digits, `-`, `_` and `.`"
+        )),
+        None => Ok((key_of(&metadata), secret)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_secrets_cannot_leave_their_folder_and_values_are_in_no_message() {
+        let parse = |entries: &str| {
+            Documents::parse(&format!(
+                "apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{entries}"
+            ))
+            .map(|d| d.secrets)
+        };
+        for bad in [
+            "stringData: {../x: secret-value}",
+            "stringData: {a/b: secret-value}",
+            "data: {a: secret-value!}",
+        ] {
+            let error = parse(bad).unwrap_err();
+            assert!(!error.contains("secret-value"), "{error}");
+        }
+        let good = parse("stringData: {known_hosts: a}\ndata: {identity: |\n  YWJj\n  ZGVm\n}")
+            .or_else(|_| parse("data: {identity: YWJj}"));
+        assert!(good.unwrap()[&("default".to_owned(), "s".to_owned())].contains_key("identity"));
+    }
+
+    #[test]
+    fn a_namespace_cannot_leave_the_state_directory() {
+        let text = "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {name: a, namespace: ../../x}\nspec: {}\n";
+        assert!(Documents::parse(text).is_err());
+    }
+}
