@@ -233,7 +233,7 @@ impl Run {
         let scratch = self.work.dir("scratch");
         let scratch =
             scratch.map_err(|error| Finding::group(Reason::Internal, error.to_string()))?;
-        let program = self.uv_program()?;
+        let program = self.uv_program(&described.executable)?;
         let uv = Uv {
             program,
             config: self.index.clone(),
@@ -271,29 +271,28 @@ impl Run {
         }
     }
 
-    fn uv_program(&self) -> Result<PathBuf, Finding> {
-        if let Some(named) = &self.args.uv {
-            let absolute = std::path::absolute(named).unwrap_or_else(|_| named.clone());
-            if named.components().count() > 1 {
-                return if absolute.is_file() {
-                    Ok(absolute)
-                } else {
-                    let message = format!("{} does not exist", named.display());
-                    Err(Finding::group(Reason::InstallerMissing, message))
-                };
+    /// The installer that was named; else the one on `PATH`, beside this program or beside the
+    /// host's Python.
+    fn uv_program(&self, python: &Path) -> Result<PathBuf, Finding> {
+        let named = self.args.uv.clone().unwrap_or_else(|| "uv".into());
+        let missing = |message| Err(Finding::group(Reason::InstallerMissing, message));
+        if named.components().count() > 1 {
+            let absolute = std::path::absolute(&named).unwrap_or_else(|_| named.clone());
+            if absolute.is_file() {
+                return Ok(absolute);
             }
+            return missing(format!("{} does not exist", named.display()));
         }
-        let name = self.args.uv.clone().unwrap_or_else(|| "uv".into());
         let path = self.vars.get("PATH").cloned().unwrap_or_default();
-        std::env::split_paths(&path)
-            .map(|dir| dir.join(&name))
-            .find(|file| file.is_file())
-            .ok_or_else(|| {
-                Finding::group(
-                    Reason::InstallerMissing,
-                    format!("no `{}` on PATH", name.display()),
-                )
-            })
+        let beside = [own_folder(), python.parent().map(Path::to_path_buf)];
+        let found = std::env::split_paths(&path)
+            .chain(beside.into_iter().flatten())
+            .map(|dir| dir.join(&named))
+            .find(|file| file.is_file());
+        match found {
+            Some(file) => Ok(file),
+            None => missing(format!("no `{}` on PATH", named.display())),
+        }
     }
 
     /// Imports, then golden calls.
