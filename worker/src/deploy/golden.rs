@@ -22,6 +22,8 @@ use super::progress::Phase;
 
 /// The longest time of a call whose descriptor says nothing.
 const CALL: Duration = Duration::from_mins(1);
+/// Bytes of the answer in a message.
+const GIVEN: usize = 600;
 /// Bytes of a message about one case.
 const MESSAGE: usize = 1500;
 
@@ -121,7 +123,10 @@ impl<'a> GoldenRun<'a> {
         };
         let answer: Value = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
         match (answer.get("result"), answer.get("error")) {
-            (Some(result), _) => case.expect.check(result),
+            (Some(result), _) => case
+                .expect
+                .check(result)
+                .map_err(|why| format!("{why}; the call gave {}", cut(&result.to_string(), GIVEN))),
             (None, Some(error)) => {
                 let message = error
                     .get("message")
