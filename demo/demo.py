@@ -174,7 +174,8 @@ class Demo:
             head, size = head + bytes([size & 127 | 128]), size >> 7
         unary = self.channel.unary_unary("/ramen.v1.Mcp/Call", request_serializer=None, response_deserializer=None)
         reply = unary(head + bytes([size]) + body, metadata=(("authorization", f"Bearer {self.key}"),), timeout=60)
-        return json.loads(reply[reply.index(b"{"):])
+        start = next(i for i in range(1, len(reply)) if reply[i] < 128) + 1  # behind the tag and the length
+        return json.loads(reply[start:])
 
     def text(self, tool, arguments):
         answer = self.call(tool, arguments)
@@ -303,7 +304,9 @@ def main():
         except Failed as failed:
             say(f"\nThe demo failed: {failed}", 31)
             return 1
-        except (grpc.RpcError, OSError, TimeoutError, subprocess.TimeoutExpired) as error:
+        except Exception as error:  # whatever it is, a person wants the reason and not a traceback
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
             say(f"\nThe demo failed: {type(error).__name__}: {error}", 31)
             return 1
     step("Summary")

@@ -216,6 +216,8 @@ impl Group {
                     self.status.since = Some(Instant::now());
                 }
                 self.status.ready = true;
+                self.status.attempted = Some(served.revision.label.clone());
+                self.show_findings(&served.inputs.tree);
                 self.status.message = match self.status.took_ms.filter(|_| fresh) {
                     Some(ms) => format!(
                         "serving, {}.{:02} s after the change was seen",
@@ -252,13 +254,29 @@ impl Group {
         }
     }
 
+    /// Shows what the deploy of a tree found.
+    fn show_findings(&mut self, tree: &str) {
+        (self.status.errors, self.status.warnings) = self.findings_of(tree).unwrap_or_default();
+    }
+
+    /// What serves is what the source has: no failure of anything else is worth showing.
+    fn show_served(&mut self) {
+        let Some(serving) = self.memory.serving.clone() else {
+            return;
+        };
+        self.show_findings(&serving.inputs.tree);
+        self.status.attempted = Some(serving.revision.label);
+    }
+
     pub(super) fn kept(&mut self, kept: Kept) {
         match kept {
             Kept::Suspended => self.status.message = "suspended".to_owned(),
             Kept::SameTree => {
-                self.status.message = "serving, the same code under a new revision".to_owned()
+                self.show_served();
+                self.status.message = "serving, the same code under a new revision".to_owned();
             }
             Kept::UpToDate if self.status.ready => {
+                self.show_served();
                 if !self.status.message.starts_with("serving") {
                     self.status.message = "serving".to_owned();
                 }
@@ -266,6 +284,7 @@ impl Group {
             Kept::Failed(failed) => {
                 self.status.attempted = Some(failed.revision.label.clone());
                 self.status.message = self.refused(&failed.revision.label);
+                self.show_findings(&failed.inputs.tree);
                 if self.status.errors.is_empty() {
                     self.status.errors = vec![Finding::group(failed.reason, failed.message)];
                 }

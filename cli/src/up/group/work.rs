@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ramen_group::{LayerRef, Report};
+use ramen_group::{Finding, LayerRef, Report};
 use ramen_rollout::{Inputs, Revision, Served};
 use ramen_source::git::Resolved;
 use tokio::time::Instant;
 
 use super::{Group, News};
+use crate::state::read_json;
 use crate::up::deploy::{Code, Job, Progress};
 use crate::up::source::{Fetcher, Found, Source, Stored, Trouble};
 use crate::up::status::short;
@@ -83,7 +84,7 @@ impl Group {
         };
         self.status.message = format!("deploying {}", short(&revision.label));
         self.progress(format!("deploying {}", revision.label));
-        let job = self.job(&revision, code);
+        let job = self.job(&revision, &inputs.tree, code);
         let (news, key) = (self.news.clone(), self.spec.key.clone());
         self.work.spawn(async move {
             let progress =
@@ -93,10 +94,10 @@ impl Group {
         });
     }
 
-    pub(super) fn job(&self, revision: &Revision, code: LayerRef) -> Job {
+    pub(super) fn job(&self, revision: &Revision, tree: &str, code: LayerRef) -> Job {
         Job {
             worker: self.machine.worker.clone(),
-            out: self.deploy_folder(revision),
+            out: self.deploy_folder(tree),
             code: Code::Layer(code),
             store: self.machine.state.store(),
             cache: self.machine.state.cache(),
@@ -116,26 +117,36 @@ impl Group {
         }
     }
 
-    /// The folder of this revision's report; old ones go.
-    pub(super) fn deploy_folder(&self, revision: &Revision) -> PathBuf {
-        let deploys = self.dir.deploys();
-        let mut old: Vec<_> = std::fs::read_dir(&deploys)
+    /// The folder for the report of this tree; old ones go.
+    fn deploy_folder(&self, tree: &str) -> PathBuf {
+        let served = self.memory.serving.iter().chain(&self.memory.previous);
+        let keep: Vec<PathBuf> = served
+            .map(|served| self.report_folder(&served.inputs.tree))
+            .collect();
+        let mut old: Vec<_> = std::fs::read_dir(self.dir.deploys())
             .into_iter()
             .flatten()
             .flatten()
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .filter(|(_, folder)| !keep.contains(folder))
             .collect();
         old.sort();
         for (_, folder) in old.iter().rev().skip(KEPT_DEPLOYS) {
             let _ = std::fs::remove_dir_all(folder);
         }
-        let name: String = revision
-            .commit
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .take(40)
-            .collect();
-        deploys.join(name)
+        self.report_folder(tree)
+    }
+
+    fn report_folder(&self, tree: &str) -> PathBuf {
+        let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+        let name: String = tree.chars().filter(plain).take(80).collect();
+        self.dir.deploys().join(name)
+    }
+
+    /// What the deploy of a tree found, when its report is still there: errors and warnings.
+    pub(super) fn findings_of(&self, tree: &str) -> Option<(Vec<Finding>, Vec<Finding>)> {
+        let report: Report = read_json(&self.report_folder(tree).join("report.json"))?;
+        Some((report.errors, report.warnings))
     }
 
     pub(super) fn reload(&mut self, served: Box<Served>, worker: &Worker) {
