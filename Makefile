@@ -37,7 +37,8 @@ build: ## debug build of all programs, and one ramen-host per CPython found
 
 .PHONY: release
 release: ## release build of all programs and hosts
-	@cargo build --quiet --release -p ramen-worker -p ramen-cli -p ramen-bench
+	@cargo build --quiet --release -p ramen-worker
+	@cargo build --quiet --release -p ramen-cli
 	@$(XTASK) hosts --release
 
 .PHONY: demo
@@ -50,7 +51,7 @@ check: setup static build ## the quick inner loop: static checks and the fast te
 
 .PHONY: test
 test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke
-	@$(NEXTEST) --profile ci
+	@$(NEXTEST) --workspace --exclude ramen-host --profile ci
 	@cargo test --quiet --doc
 	@$(XTASK) fuzz --smoke
 	@$(VENV)/python -m pytest e2e
@@ -74,9 +75,11 @@ docs: ## the API documentation, warnings are errors
 	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --document-private-items
 
 .PHONY: bench
-bench: ## the benchmark table against its peers; writes target/bench/*.json and the plot in docs
+bench: ## the benchmark table against its peers; writes target/bench/*.json and the plot in docs (BENCH="--help" for more)
 	@scripts/setup.sh --bench
-	@$(MAKE) release
+	@cargo build --quiet --release -p ramen-worker
+	@cargo build --quiet --release -p ramen-cli
+	@$(XTASK) hosts --release --python "$$($(VENV)/python -c 'import sys; print(sys._base_executable)')"
 	@cargo run --quiet --release -p ramen-bench -- $(BENCH)
 
 .PHONY: fuzz

@@ -65,15 +65,18 @@ impl Lab {
                 );
             }
         }
-        let asked = std::process::Command::new(&options.python)
-            .args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-            .output()
-            .with_context(|| format!("cannot run {}", options.python.display()))?;
-        let python_version = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
-        if !bin.join(format!("ramen-host-{python_version}")).exists() {
+        let version = said(
+            &options.python,
+            &["-c", "import platform; print(platform.python_version())"],
+        )?;
+        let python_version: String = version.split('.').take(2).collect::<Vec<_>>().join(".");
+        let host = bin.join(format!("ramen-host-{python_version}"));
+        let described: serde_json::Value = serde_json::from_str(&said(&host, &["--describe"])?)
+            .context("what a host says of itself")?;
+        if described["version"] != version.as_str() {
             bail!(
-                "no ramen-host-{python_version} in {}: run `make release` first",
-                bin.display()
+                "the peers run Python {version}, the host {}: run `make bench`, which builds it",
+                described["version"]
             );
         }
         Ok(Self {
@@ -131,6 +134,15 @@ impl Lab {
         answer(&repo, 1)?;
         Ok(repo)
     }
+}
+
+/// What a program prints.
+fn said(program: &Path, args: &[&str]) -> anyhow::Result<String> {
+    let output = std::process::Command::new(program)
+        .args(args)
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Python CPU time, not wall time: with a busy machine the call takes longer, it does not do less.

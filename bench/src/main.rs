@@ -14,6 +14,8 @@ mod report;
 mod servers;
 mod stats;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -32,13 +34,22 @@ enum Command {
     Null,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    match cli.command {
-        Some(Command::Null) => runtime.block_on(null::serve()),
-        None => runtime.block_on(measures::run(cli.options)),
+    let run = || -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        match cli.command {
+            Some(Command::Null) => runtime.block_on(null::serve()),
+            None => runtime.block_on(measures::run(cli.options)),
+        }
+    };
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Chores of the Ramen workspace
 #[derive(Parser)]
-#[command(about = "Chores of the Ramen workspace", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -23,7 +23,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check the changelog fragments, or join them into CHANGELOG.md
+    /// Check the changelog fragments, or join them
     Changelog(changelog::Args),
     /// Check which crate may depend on what
     CheckDeps,
@@ -40,13 +40,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    workspace::exit_code(run(Cli::parse().command))
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
