@@ -3,6 +3,8 @@
 //! A layer is unpacked into a temporary folder beside its place, checked against its digest, and
 //! renamed. Several processes may do this at once: one wins, the others use what it made.
 
+mod error;
+mod folder;
 #[cfg(test)]
 mod tests;
 
@@ -19,66 +21,15 @@ use ramen_group::LayerRef;
 use crate::{
     Digest, Kind, Layer, Store,
     layer::{LayerError, Limits, STAMP_FILE, Unpacked, unpack},
-    lock::{LOCK_FILE, SharedDir},
-    store::{StoreError, digest_of},
+    lock::SharedDir,
+    store::digest_of,
 };
 
+use folder::{Lease, count, count_all, discard, stamped, sweep};
+
+pub use error::CacheError;
+
 const TEMP_PREFIX: &str = ".tmp-";
-
-/// Why a layer could not be made ready for use.
-#[derive(Debug, thiserror::Error)]
-pub enum CacheError {
-    /// The store could not give it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The archive is damaged. It was removed from the store, so that it is built again.
-    #[error("the layer {key} ({digest}) is corrupt and was removed: {source}")]
-    Corrupt {
-        /// Its key.
-        key: String,
-        /// Its digest.
-        digest: Digest,
-        /// What is wrong with it.
-        source: Box<LayerError>,
-    },
-    /// The archive could not be unpacked here.
-    #[error("cannot unpack the layer {key}: {source}")]
-    Unpack {
-        /// Its key.
-        key: String,
-        /// Why.
-        source: Box<LayerError>,
-    },
-    /// The cache folder cannot be used.
-    #[error("cannot use {path} as a cache of layers")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-}
-
-impl CacheError {
-    /// Whether making the layer again is the way out.
-    pub fn needs_rebuild(&self) -> bool {
-        matches!(
-            self,
-            Self::Corrupt { .. } | Self::Store(StoreError::Missing { .. })
-        )
-    }
-
-    /// How reports and statuses name this.
-    pub fn reason(&self) -> ramen_group::Reason {
-        use ramen_group::Reason;
-        match self {
-            Self::Corrupt { .. } => Reason::LayerCorrupt,
-            Self::Store(error) => error.reason(),
-            Self::Unpack { source, .. } => source.reason(),
-            Self::Folder { .. } => Reason::Internal,
-        }
-    }
-}
 
 /// A cache of unpacked layers. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -90,9 +41,11 @@ pub struct Cache {
 struct Inner {
     root: PathBuf,
     _shared: SharedDir,
-    /// One at a time for each layer; `true` once this process has checked it.
-    layers: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<bool>>>>,
+    layers: Mutex<HashMap<Digest, Slot>>,
 }
+
+/// One at a time for each layer; holds the lease once this process has checked it.
+type Slot = Arc<tokio::sync::Mutex<Option<Lease>>>;
 
 impl Cache {
     /// Opens (and makes) a cache. Temporary folders of a crash are swept when no other process
@@ -133,21 +86,19 @@ impl Cache {
         layer: &LayerRef,
     ) -> Result<PathBuf, CacheError> {
         let digest = digest_of(layer)?;
-        let turn = {
-            let mut layers = self
-                .inner
-                .layers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(layers.entry(digest).or_default())
-        };
-        let mut checked = turn.lock().await;
+        let slot = self.slot(digest);
+        let mut lease = slot.lock().await;
         let target = self.path_of(digest);
-        let cache = self.clone();
-        let was_checked = *checked;
-        let key = layer.key.clone();
-        let usable = blocking(key, move || cache.usable(digest, was_checked)).await?;
-        if !usable {
+        // Again only when another process removes the folder between unpacking and the lease.
+        for _ in 0..3 {
+            if lease.as_ref().is_some_and(|lease| lease.holds(&target)) {
+                return Ok(target);
+            }
+            let cache = self.clone();
+            *lease = blocking(layer.key.clone(), move || cache.usable(digest)).await?;
+            if lease.is_some() {
+                return Ok(target);
+            }
             let archive = store.open_layer(layer).await?;
             let limits = match kind {
                 Kind::Code => Limits::CODE,
@@ -155,31 +106,58 @@ impl Cache {
             };
             let cache = self.clone();
             let unpacked = blocking(layer.key.clone(), move || {
-                cache.unpack(archive, digest, limits)
+                cache.unpack(archive, digest, limits)?;
+                cache.lease(digest)
             });
-            if let Err(error) = unpacked.await {
-                return Err(Self::failed(store, digest, error).await);
+            match unpacked.await {
+                Ok(taken) => *lease = taken,
+                Err(error) => return Err(Self::failed(store, digest, error).await),
             }
         }
-        *checked = true;
-        Ok(target)
+        let source = io::Error::other("the layer is removed as often as it is unpacked");
+        Err(CacheError::Folder {
+            path: target,
+            source,
+        })
+    }
+
+    fn slot(&self, digest: Digest) -> Slot {
+        let mut layers = self
+            .inner
+            .layers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(layers.entry(digest).or_default())
+    }
+
+    fn lease(&self, digest: Digest) -> Result<Option<Lease>, LayerError> {
+        let target = self.path_of(digest);
+        Lease::take(&target).map_err(|source| LayerError::Read {
+            path: target,
+            source,
+        })
     }
 
     /// Takes a folder that was just packed as the unpacked layer, so that nothing need be unpacked:
     /// it is moved into the cache. `false`, and the folder stays, when it cannot be used as it is
     /// (it lies on another disk, holds links, or changed since it was packed).
     pub async fn adopt(&self, dir: &Path, layer: &Layer) -> Result<bool, CacheError> {
-        let (cache, dir) = (self.clone(), dir.to_owned());
         let packed = Unpacked {
             files: layer.files,
             bytes: layer.bytes,
         };
         let digest = layer.digest;
-        let key = digest.to_string();
-        blocking(key, move || {
-            Ok(cache.take(&dir, packed, digest).unwrap_or(false))
+        let slot = self.slot(digest);
+        let mut lease = slot.lock().await;
+        let (cache, dir) = (self.clone(), dir.to_owned());
+        *lease = blocking(digest.to_string(), move || {
+            match cache.take(&dir, packed, digest) {
+                Ok(true) => cache.lease(digest),
+                Ok(false) | Err(_) => Ok(None),
+            }
         })
-        .await
+        .await?;
+        Ok(lease.is_some())
     }
 
     fn take(&self, dir: &Path, packed: Unpacked, digest: Digest) -> io::Result<bool> {
@@ -213,21 +191,22 @@ impl Cache {
         }
     }
 
-    /// Whether the folder of a layer is there and whole.
-    fn usable(&self, digest: Digest, was_checked: bool) -> Result<bool, LayerError> {
+    /// A lease on the folder of a layer, if it is there and whole.
+    fn usable(&self, digest: Digest) -> Result<Option<Lease>, LayerError> {
         let target = self.path_of(digest);
-        if !target.is_dir() {
-            return Ok(false);
+        let lease = self.lease(digest)?;
+        if lease.is_some() && stamped(&target) == count(&target).ok() {
+            return Ok(lease);
         }
-        if was_checked || stamped(&target) == count(&target).ok() {
-            return Ok(true);
+        if target.is_dir() {
+            tracing::warn!(%digest, "an unpacked layer is not whole; it is unpacked again");
+            drop(lease);
+            discard(&self.inner.root, &target).map_err(|source| LayerError::Write {
+                path: target,
+                source,
+            })?;
         }
-        tracing::warn!(%digest, "an unpacked layer is not whole; it is unpacked again");
-        discard(&self.inner.root, &target).map_err(|source| LayerError::Write {
-            path: target,
-            source,
-        })?;
-        Ok(false)
+        Ok(None)
     }
 
     fn unpack(&self, archive: fs::File, digest: Digest, limits: Limits) -> Result<(), LayerError> {
@@ -256,33 +235,58 @@ impl Cache {
         }
     }
 
-    /// Removes every unpacked layer that is not in `keep`. The caller keeps those in use.
+    /// Removes every unpacked layer that is not in `keep` and that no other process uses.
     pub fn prune(&self, keep: &[Digest]) -> Result<u64, CacheError> {
         let failed = |source| CacheError::Folder {
             path: self.inner.root.clone(),
             source,
         };
-        let keep: HashSet<String> = keep.iter().map(Digest::dir_name).collect();
-        let mut removed = 0;
+        let mut found = Vec::new();
         for entry in fs::read_dir(&self.inner.root).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let Some(hex) = name.strip_prefix("sha256-") else {
+            let name = entry.map_err(failed)?.file_name();
+            let hex = name.to_str().and_then(|name| name.strip_prefix("sha256-"));
+            found.extend(hex.and_then(|hex| format!("sha256:{hex}").parse::<Digest>().ok()));
+        }
+        self.remove(found, keep)
+    }
+
+    /// Removes those layers that this process used, are not in `keep`, and that no other process
+    /// uses: what a worker does when a revision is gone.
+    pub fn release(&self, keep: &[Digest]) -> Result<u64, CacheError> {
+        let layers = self
+            .inner
+            .layers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let used = layers.keys().copied().collect();
+        drop(layers);
+        self.remove(used, keep)
+    }
+
+    fn remove(&self, found: Vec<Digest>, keep: &[Digest]) -> Result<u64, CacheError> {
+        let keep: HashSet<Digest> = keep.iter().copied().collect();
+        let mut removed = 0;
+        for digest in found.into_iter().filter(|digest| !keep.contains(digest)) {
+            let slot = self.slot(digest);
+            // One that is being made ready right now is in use.
+            let Ok(mut lease) = slot.try_lock() else {
                 continue;
             };
-            if keep.contains(name.as_ref()) {
+            *lease = None;
+            let target = self.path_of(digest);
+            if !target.is_dir() {
                 continue;
             }
-            if let Ok(digest) = format!("sha256:{hex}").parse::<Digest>() {
-                let mut layers = self
-                    .inner
-                    .layers
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                layers.remove(&digest);
+            let stamp = fs::File::open(target.join(STAMP_FILE));
+            if let Ok(stamp) = &stamp
+                && matches!(stamp.try_lock(), Err(fs::TryLockError::WouldBlock))
+            {
+                continue;
             }
-            discard(&self.inner.root, &entry.path()).map_err(failed)?;
+            discard(&self.inner.root, &target).map_err(|source| CacheError::Folder {
+                path: target,
+                source,
+            })?;
             removed += 1;
         }
         Ok(removed)
@@ -310,73 +314,4 @@ async fn blocking<T: Send + 'static>(
             })
         }
     }
-}
-
-fn stamped(dir: &Path) -> Option<Unpacked> {
-    serde_json::from_slice(&fs::read(dir.join(STAMP_FILE)).ok()?).ok()
-}
-
-/// Counts what is in a folder, but for `__pycache__`, where Python may add files.
-fn count(dir: &Path) -> io::Result<Unpacked> {
-    let mut found = Unpacked::default();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let kind = entry.file_type()?;
-            if kind.is_dir() {
-                if entry.file_name() != "__pycache__" {
-                    folders.push(entry.path());
-                }
-            } else if entry.file_name() != STAMP_FILE {
-                found.files += 1;
-                found.bytes += entry.metadata()?.len();
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Counts everything in a folder; absent when there is anything but files and folders in it.
-fn count_all(dir: &Path) -> io::Result<Option<Unpacked>> {
-    let mut found = Unpacked::default();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let kind = entry.file_type()?;
-            if kind.is_dir() {
-                folders.push(entry.path());
-            } else if kind.is_file() {
-                found.files += 1;
-                found.bytes += entry.metadata()?.len();
-            } else {
-                return Ok(None);
-            }
-        }
-    }
-    Ok(Some(found))
-}
-
-/// Moves a folder out of sight, then removes it: nobody sees half of it.
-fn discard(root: &Path, dir: &Path) -> io::Result<()> {
-    let temp = tempfile::Builder::new()
-        .prefix(TEMP_PREFIX)
-        .tempdir_in(root)?;
-    match fs::rename(dir, temp.path().join("gone")) {
-        Ok(()) => temp.close(),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
-    }
-}
-
-fn sweep(dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
-            fs::remove_dir_all(entry.path())?;
-        }
-    }
-    debug_assert!(dir.join(LOCK_FILE).exists());
-    Ok(())
 }

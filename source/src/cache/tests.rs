@@ -197,6 +197,35 @@ async fn a_crash_leaves_nothing_behind_and_prune_keeps_what_is_in_use() {
             .await
             .unwrap();
     }
+    // Another process uses one of them.
+    let put = setup.store.find(Kind::Code, "b").await.unwrap().unwrap();
+    let in_use = second.ready(&setup.store, Kind::Code, &put).await.unwrap();
+    assert_eq!(setup.cache.prune(&[]).unwrap(), 1);
+    assert!(in_use.exists() && !setup.cache.path_of(a.digest).exists());
+    let put = setup.store.find(Kind::Code, "a").await.unwrap().unwrap();
+    setup
+        .cache
+        .ready(&setup.store, Kind::Code, &put)
+        .await
+        .unwrap();
+    assert_eq!(
+        setup.cache.release(&[]).unwrap(),
+        1,
+        "only what it used itself"
+    );
+    setup
+        .cache
+        .ready(&setup.store, Kind::Code, &put)
+        .await
+        .unwrap();
+    assert_eq!(second.release(&[]).unwrap(), 1, "now nobody uses it");
+    assert!(!in_use.exists());
+    let put = setup.store.find(Kind::Code, "b").await.unwrap().unwrap();
+    setup
+        .cache
+        .ready(&setup.store, Kind::Code, &put)
+        .await
+        .unwrap();
     assert_eq!(setup.cache.prune(&[a.digest]).unwrap(), 1);
     assert!(setup.cache.path_of(a.digest).exists());
     assert!(!setup.cache.path_of(b.digest).exists());
@@ -243,4 +272,31 @@ async fn a_folder_that_was_just_packed_is_taken_over() {
     let layer = pack();
     assert!(!setup.cache.adopt(&source, &layer).await.unwrap());
     assert!(source.join("a.py").exists() && !source.join(STAMP_FILE).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pruning_beside_use_never_takes_a_layer_away_from_its_user() {
+    let setup = Setup::new();
+    let layer = setup.layer("x = 1");
+    let put = setup.store.put(Kind::Code, "k", &layer).await.unwrap();
+    let other = Cache::open(setup.cache.root()).unwrap();
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let pruner = {
+        let (other, stop) = (other.clone(), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                other.prune(&[]).unwrap();
+            }
+        })
+    };
+    for _ in 0..100 {
+        // The pruner may win a few times; then it is an error, never a folder that vanishes.
+        if let Ok(dir) = setup.cache.ready(&setup.store, Kind::Code, &put).await {
+            let text = fs::read_to_string(code_dir(&dir).join("tools/a/a.py")).unwrap();
+            assert_eq!(text, "x = 1");
+            setup.cache.release(&[]).unwrap();
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    pruner.join().unwrap();
 }

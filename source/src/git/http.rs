@@ -1,10 +1,10 @@
 //! The smart HTTP protocol of git: `GET …/info/refs`, then `POST …/git-upload-pack`.
 
 mod redirect;
+mod send;
 mod tls;
 
 use std::{
-    future::Future,
     io::{self, Read, Write},
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
@@ -22,6 +22,8 @@ use tokio::{net::TcpStream, runtime::Runtime};
 use url::{Host, Url};
 
 use super::{GitError, session::Session};
+
+use send::{send, within};
 
 pub(super) use tls::authorities;
 
@@ -152,13 +154,6 @@ impl Write for HttpStream {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-async fn within<T>(session: &Session, step: impl Future<Output = T>) -> Result<T, GitError> {
-    let patience = session.patience()?;
-    tokio::time::timeout(patience, step)
-        .await
-        .map_err(|_| session.late())
 }
 
 impl Link {
@@ -388,32 +383,4 @@ impl Link {
         }
         Ok(())
     }
-}
-
-async fn send<S>(
-    session: &Session,
-    stream: TokioIo<S>,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Incoming>, GitError>
-where
-    TokioIo<S>: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
-    let failed = |e: &hyper::Error| {
-        let what = if e.is_parse() {
-            "the server's answer is not HTTP"
-        } else {
-            "the server closed the connection without an answer"
-        };
-        session
-            .patience()
-            .err()
-            .unwrap_or_else(|| session.unreachable(what))
-    };
-    let opened = within(session, hyper::client::conn::http1::handshake(stream)).await?;
-    let (mut sender, connection) = opened.map_err(|e| failed(&e))?;
-    // Its errors come out of the body or the answer, too.
-    tokio::spawn(async move { connection.await.ok() });
-    within(session, sender.send_request(request))
-        .await?
-        .map_err(|e| failed(&e))
 }

@@ -253,7 +253,6 @@ fn hostile_entries_are_refused_and_named() {
             tar.extend([0; 1024]);
         }
         let (_dir, done) = unpack_bytes(&zst(&tar), SMALL);
-        // The long name made of folders is harmless when it ends in a slash.
         if let Err(error) = done {
             assert!(error.to_string().contains(what), "{what}: {error}");
             assert!(error.is_corrupt());
@@ -392,7 +391,6 @@ proptest! {
             let at = at.index(tar.len());
             tar[at] = *byte;
         }
-        // `unpack_bytes` checks that nothing was written beside the folder.
         let (dir, _) = unpack_bytes(&zst(&tar), SMALL);
         for path in files_of(&dir.path().join("in")).keys() {
             prop_assert!(unsafe_part(path).is_none());

@@ -1,5 +1,8 @@
 //! `git http-backend` behind a small HTTP/1.1 server, with logins, TLS and faults.
 
+mod options;
+mod request;
+
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -14,85 +17,12 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use super::Authority;
+use request::{Head, read_body, read_head};
 
-/// What a client must send.
-#[derive(Debug, Clone)]
-pub enum Login {
-    /// Basic.
-    Basic {
-        /// The user.
-        user: String,
-        /// The password.
-        password: String,
-    },
-    /// A bearer token.
-    Bearer(String),
-}
-
-impl Login {
-    fn header(&self) -> String {
-        match self {
-            Self::Basic { user, password } => {
-                format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
-            }
-            Self::Bearer(token) => format!("Bearer {token}"),
-        }
-    }
-}
-
-/// How the server misbehaves.
-#[derive(Debug, Clone, Default)]
-pub enum Fault {
-    /// It does not.
-    #[default]
-    None,
-    /// Every request is answered with this status.
-    Status(u16),
-    /// `info/refs` is redirected to this address plus the path and query of the request.
-    Redirect(String),
-    /// `info/refs` is redirected to exactly this address.
-    RedirectExactly(String),
-    /// It takes the request and never answers.
-    Hang,
-    /// It answers with one byte of a valid answer at a time, with a pause between.
-    Drip(Duration),
-    /// The list of refs never ends.
-    EndlessRefs,
-    /// The pack never ends.
-    EndlessPack,
-    /// It closes the connection in the middle of the pack.
-    BreakOff,
-    /// It answers with a page for people.
-    Page,
-}
-
-/// How to serve.
-#[derive(Debug, Clone, Default)]
-pub struct SmartHttpOptions {
-    /// The login, if one is asked for.
-    pub login: Option<Login>,
-    /// Serve over TLS.
-    pub tls: Option<Authority>,
-    /// A fault.
-    pub fault: Fault,
-    /// Address to bind; loopback and any port when absent.
-    pub listen: Option<SocketAddr>,
-}
-
-/// A request that came in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// `GET`, `POST`.
-    pub method: String,
-    /// Path and query.
-    pub target: String,
-    /// The header `authorization`.
-    pub authorization: Option<String>,
-}
+pub use options::{Fault, Login, Seen, SmartHttpOptions};
 
 /// Serves every bare repository below a folder. Ends when dropped.
 #[derive(Debug)]
@@ -218,22 +148,6 @@ fn server_tls(authority: &Authority) -> io::Result<Arc<rustls::ServerConfig>> {
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-#[derive(Default)]
-struct Head {
-    method: String,
-    target: String,
-    headers: Vec<(String, String)>,
-}
-
-impl Head {
-    fn get(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, value)| value.as_str())
-    }
-}
-
 impl Shared {
     fn connection(&self, stream: TcpStream) -> io::Result<()> {
         lock(&self.open).push(stream.try_clone()?);
@@ -286,6 +200,10 @@ impl Shared {
                 )
             }
             Fault::Redirect(base) => see_other(out, &format!("{base}{}", head.target)),
+            Fault::Renamed(from, to) => match head.target.strip_prefix(from) {
+                Some(rest) => see_other(out, &format!("{to}{rest}")),
+                None => self.backend(&head, &body, out.as_mut()),
+            },
             Fault::RedirectExactly(to) => see_other(out, to),
             Fault::Hang => {
                 self.hang();
@@ -313,8 +231,8 @@ impl Shared {
                 }
                 Ok(())
             }
-            Fault::EndlessPack if head.method == "POST" => endless_pack(out),
-            Fault::BreakOff if head.method == "POST" => {
+            Fault::EndlessPack if asks_for_pack(&head, &body) => endless_pack(out),
+            Fault::BreakOff if asks_for_pack(&head, &body) => {
                 head_of(out, "application/x-git-upload-pack-result")?;
                 out.write_all(b"00000008NAK\n2000\x01PACK\0\0\0\x02\0\0\xff\xff")
             }
@@ -410,6 +328,11 @@ fn head_of(out: &mut dyn Write, kind: &str) -> io::Result<()> {
     )
 }
 
+/// A first request asks only how far the history goes; the one that says `done` gets the pack.
+fn asks_for_pack(head: &Head, body: &[u8]) -> bool {
+    head.method == "POST" && body.ends_with(b"0009done\n")
+}
+
 /// A pack of many blobs whose last never comes.
 fn endless_pack(out: &mut dyn Write) -> io::Result<()> {
     head_of(out, "application/x-git-upload-pack-result")?;
@@ -428,46 +351,4 @@ fn endless_pack(out: &mut dyn Write) -> io::Result<()> {
         write!(out, "{:04x}\x01", packet.len() + 5)?;
         out.write_all(&packet)?;
     }
-}
-
-fn read_head(stream: &mut impl BufRead) -> io::Result<Head> {
-    let mut head = Head::default();
-    let mut line = String::new();
-    stream.take(8192).read_line(&mut line)?;
-    let mut words = line.split_whitespace().map(str::to_owned);
-    head.method = words.next().unwrap_or_default();
-    head.target = words.next().unwrap_or_default();
-    for _ in 0..100 {
-        line.clear();
-        stream.take(65_536).read_line(&mut line)?;
-        let Some((name, value)) = line.trim_end().split_once(':') else {
-            break;
-        };
-        head.headers
-            .push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
-    Ok(head)
-}
-
-fn read_body(stream: &mut impl BufRead, head: &Head) -> io::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    if head.get("transfer-encoding").is_some() {
-        loop {
-            let mut line = String::new();
-            stream.read_line(&mut line)?;
-            let size = u64::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
-            stream.take(size).read_to_end(&mut body)?;
-            line.clear();
-            stream.read_line(&mut line)?;
-            if size == 0 {
-                return Ok(body);
-            }
-        }
-    }
-    let length = head
-        .get("content-length")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
-    stream.take(length).read_to_end(&mut body)?;
-    Ok(body)
 }
