@@ -36,7 +36,8 @@ pub const CALL_TIMEOUT_SECS: &str = "RAMEN_CALL_TIMEOUT_SECS";
 pub const HOSTS: &str = "RAMEN_HOSTS";
 /// Calls at once in one host process (8).
 pub const HOST_THREADS: &str = "RAMEN_HOST_THREADS";
-/// Resident memory in MiB at which a host process is replaced (0: no limit).
+/// Resident memory in MiB at which a host process is replaced (0: no limit). Calls in it may finish,
+/// unless it grows by half as much again: then it is ended at once.
 pub const HOST_RSS_LIMIT_MIB: &str = "RAMEN_HOST_RSS_LIMIT_MIB";
 /// Calls after which a host process is replaced (0: no limit).
 pub const HOST_MAX_CALLS: &str = "RAMEN_HOST_MAX_CALLS";

@@ -9,7 +9,7 @@ use super::{Pool, PoolError, PoolSpec};
 use crate::hosts::process::{Death, EndCause, HostProcess};
 
 /// How often the memory of a host is looked at.
-const MEMORY_EVERY: Duration = Duration::from_secs(5);
+const MEMORY_EVERY: Duration = Duration::from_millis(100);
 /// A host that lived as long as this clears the record of its place.
 const GOOD_LIFE: Duration = Duration::from_secs(30);
 /// The first pause before a further start; doubled each time.
@@ -17,7 +17,7 @@ const BACKOFF: Duration = Duration::from_millis(50);
 /// The longest pause.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// How long a replaced host may take to finish its calls.
-const LAST_CALLS: Duration = Duration::from_secs(600);
+const LAST_CALLS: Duration = Duration::from_mins(10);
 
 /// Starts a host and loads every package in it.
 pub(super) async fn bring_up(spec: &PoolSpec) -> Result<HostProcess, PoolError> {
@@ -111,9 +111,10 @@ async fn watch_over(
     let since = Instant::now();
     let turn = tokio::select! {
         death = host.died() => Turn::Died(death),
-        () = replace.notified() => match host.channel().is_condemned() {
-            true => Turn::Condemned,
-            false => Turn::Replace(EndCause::Recycled),
+        () = replace.notified() => if host.channel().is_condemned() {
+            Turn::Condemned
+        } else {
+            Turn::Replace(EndCause::Recycled)
         },
         () = grows_over(spec.max_rss, host.pid()) => Turn::Replace(EndCause::Memory),
     };
@@ -143,6 +144,10 @@ async fn watch_over(
         }
         Turn::Replace(cause) => {
             tracing::info!(pid = host.pid(), %cause, "a host process is being replaced");
+            if cause == EndCause::Memory {
+                // Its calls may finish, but not at any price, also not while the new one starts.
+                tokio::spawn(end_over(Arc::clone(&host), spec.max_rss / 2 * 3));
+            }
             match bring_up(spec).await {
                 Ok(new) => {
                     if let Some(pool) = pool.upgrade() {
@@ -172,6 +177,17 @@ async fn end_when_idle(host: Arc<HostProcess>, cause: EndCause) {
     }
     host.kill(cause);
     host.died().await;
+}
+
+/// Ends the host when it is larger than `limit`.
+async fn end_over(host: Arc<HostProcess>, limit: u64) {
+    tokio::select! {
+        _ = host.died() => {}
+        () = grows_over(limit, host.pid()) => {
+            tracing::warn!(pid = host.pid(), "a host process grew on while it was being replaced");
+            host.kill(EndCause::Memory);
+        }
+    }
 }
 
 /// Ends when the process is larger than `limit`; never without a limit.
