@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ramen_group::Finding;
 use ramen_rollout::{Action, Event, Memory, Settings, step};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -142,6 +143,8 @@ struct Group {
     look_again: bool,
     found: Option<(String, Found)>,
     stored: Option<Stored>,
+    /// Why the source could not be asked, and how often in a row.
+    trouble: Option<Finding>,
     troubles: u32,
     look_at: Option<Instant>,
     retry_at: Option<Instant>,
@@ -253,6 +256,7 @@ impl Group {
             look_again: false,
             found: None,
             stored: None,
+            trouble: None,
             troubles: 0,
             look_at: None,
             retry_at: None,
@@ -419,7 +423,17 @@ impl Group {
             .serving
             .as_ref()
             .map(|serving| serving.revision.label.clone());
-        self.tell(News::Status(Box::new(self.status.clone())));
+        let mut status = self.status.clone();
+        if let Some(trouble) = &self.trouble {
+            let why = format!("{}: {}", trouble.reason, trouble.message);
+            status.message = if status.ready {
+                format!("serving, but {why}")
+            } else {
+                why
+            };
+            status.errors.insert(0, trouble.clone());
+        }
+        self.tell(News::Status(Box::new(status)));
     }
 
     fn progress(&self, text: String) {

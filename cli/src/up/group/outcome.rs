@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ramen_group::{Finding, Outcome, Reason, Report, Stage};
+use ramen_group::{Finding, Outcome, Reason, Report};
 use ramen_rollout::{Event, Failure, Fetched, Inputs, Kept, Revision, Served};
 use tokio::time::Instant;
 
@@ -39,6 +39,7 @@ impl Group {
         match found {
             Ok(found) => {
                 self.troubles = 0;
+                self.trouble = None;
                 self.schedule(self.spec.interval);
                 let revision = Revision {
                     commit: found.commit().to_owned(),
@@ -51,7 +52,7 @@ impl Group {
                 if !known || !self.memory.is_current() {
                     self.feed(Event::Observed(revision), worker);
                 } else {
-                    self.settle();
+                    self.show();
                 }
             }
             Err(trouble) => {
@@ -63,23 +64,9 @@ impl Group {
                     self.spec.interval
                 };
                 self.schedule(pause.min(self.spec.interval));
-                self.status.message =
-                    format!("{}: {}", trouble.finding.reason, trouble.finding.message);
-                self.status.errors = vec![trouble.finding];
+                self.trouble = Some(trouble.finding);
                 self.show();
             }
-        }
-    }
-
-    /// What a look that found nothing new leaves to say: a trouble of the source is over.
-    pub(super) fn settle(&mut self) {
-        let from_source = |finding: &Finding| {
-            finding.reason.stage() == Stage::Source && finding.package.is_none()
-        };
-        if self.status.errors.iter().any(from_source) {
-            self.status.errors.retain(|finding| !from_source(finding));
-            self.status.message = "serving".to_owned();
-            self.show();
         }
     }
 
