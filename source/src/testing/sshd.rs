@@ -28,6 +28,19 @@ impl Sshd {
             .find(|path| path.exists())
     }
 
+    /// Why there can be no `sshd` here: it is not installed, or the user cannot log in. A test that
+    /// needs one says this and ends.
+    pub fn missing() -> Option<String> {
+        if Self::program().is_none() {
+            return Some("sshd is not installed (apt-get install openssh-server)".to_owned());
+        }
+        let user = run(Command::new("id").arg("-un")).ok()?;
+        let account = run(Command::new("getent").args(["passwd", user.trim()])).ok()?;
+        let shell = account.trim().rsplit(':').next()?.to_owned();
+        let no_login = shell.ends_with("nologin") || shell.ends_with("/false");
+        no_login.then(|| format!("the user {} has no login shell", user.trim()))
+    }
+
     /// Starts one. Keys are made in `dir`: `client` (the login), `stranger` (not allowed),
     /// `host_ed25519`, `host_rsa`.
     pub fn start(dir: &Path) -> io::Result<Self> {
