@@ -120,7 +120,7 @@ impl Host {
 
     fn load(&self, py: Python<'_>, load: &Load) -> PyResult<()> {
         let _ = self.group.set(load.group.clone());
-        let send = |frame: &[u8]| self.pool.reply_waiting(frame);
+        let send = |frame: &[u8]| self.pool.channel.send_waiting(frame);
         let packages = load::load(py, &self.side, load, &send)?;
         let ids = packages
             .iter()
@@ -214,7 +214,7 @@ impl Host {
         self.pool.ended(local, package, began.elapsed());
         if answered && !self.pool.reply(local, package) {
             let reply = std::mem::take(&mut local.reply);
-            py.detach(|| self.pool.reply_waiting(&reply));
+            py.detach(|| self.pool.channel.send_waiting(&reply));
         }
     }
 
@@ -232,7 +232,7 @@ impl Host {
             return;
         };
         let frame = native::coroutine_frame(py, self, place, call, result);
-        py.detach(|| self.pool.reply_waiting(&frame));
+        py.detach(|| self.pool.channel.send_waiting(&frame));
     }
 
     fn interrupt(&self, py: Python<'_>, call: u64) {

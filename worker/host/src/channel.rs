@@ -11,19 +11,27 @@ use std::{
         Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicI32, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     io::Errno,
-    net::{RecvFlags, SendFlags},
+    net::{RecvFlags, SendFlags, sockopt},
 };
 
 /// Where the front puts its end.
 const STARTED_WITH: i32 = 3;
 /// Above what user code is likely to close by number.
 const MOVED_ABOVE: i32 = 200;
+/// How long replies may wait for more, and how many bytes.
+const GATHER: Duration = Duration::from_micros(100);
+const GATHER_BYTES: usize = 32 * 1024;
 /// A buffer that grew over this is given back when it is empty.
 pub(crate) const KEEP: usize = 256 * 1024;
+/// How long a read waits before it asks again. User code that closes the socket does not wake the
+/// thread that reads it: without this the host would hang half dead until the front gave up on it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Set in a forked child: it has no channel and must end instead of answering.
 pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
@@ -39,17 +47,34 @@ pub(crate) fn close_in_child() {
     }
 }
 
-/// The socket, and the replies that are not sent yet.
+/// The socket, and the frames that are not sent yet.
 pub(crate) struct Channel {
     fd: OwnedFd,
     out: Mutex<Outbox>,
+    /// Frames of the thread that reads: it must never wait for one that sends, or a front that
+    /// writes without reading would stop both.
+    aside: Mutex<Vec<u8>>,
 }
 
-/// Bytes to send; those before `sent` are gone.
+/// Bytes to send; those before `sent` are gone. Whoever leaves some behind sees to them later: the
+/// reading thread before it reads, others by waiting.
 #[derive(Default)]
-pub(crate) struct Outbox {
+struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
+    /// Since when the reading thread's replies wait for more.
+    gathering_since: Option<Instant>,
+}
+
+/// How [`Channel::reply`] went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing is left to do.
+    Done,
+    /// The frames were not taken: use [`Channel::send_waiting`] with them.
+    Busy,
+    /// The frames were taken but not all bytes went out: use [`Channel::send_waiting`] with none.
+    Rest,
 }
 
 impl Channel {
@@ -73,10 +98,13 @@ impl Channel {
             libc::close(STARTED_WITH);
             OwnedFd::from_raw_fd(fd)
         };
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(LOOK_AGAIN))
+            .map_err(|error| format!("the socket cannot be prepared: {error}"))?;
         FD.store(fd.as_raw_fd(), Ordering::SeqCst);
         Ok(Self {
             fd,
             out: Mutex::default(),
+            aside: Mutex::default(),
         })
     }
 
@@ -85,19 +113,94 @@ impl Channel {
         loop {
             match rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
                 Ok((read, _)) => return Ok(read),
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Waits for the outbox; not for use by a thread that is attached to Python.
-    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until there is something to read; false when there is only room to send.
+    pub(crate) fn wait(&self) -> bool {
+        let mut polled = [PollFd::new(&self.fd, PollFlags::IN | PollFlags::OUT)];
+        match poll(&mut polled, None) {
+            Ok(_) => {
+                let [polled] = &polled;
+                let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
+                polled.revents().intersects(readable)
+            }
+            Err(_) => false,
+        }
     }
 
-    /// The outbox when nobody writes right now.
-    pub(crate) fn try_outbox(&self) -> Option<MutexGuard<'_, Outbox>> {
+    /// Takes a reply without waiting, for attached threads. With `gather` (by the reading thread
+    /// alone) it may wait for the next one, a little.
+    pub(crate) fn reply(&self, frames: &[u8], gather: bool) -> Sent {
+        let Some(mut outbox) = self.try_outbox() else {
+            return Sent::Busy;
+        };
+        outbox.bytes.extend_from_slice(frames);
+        if gather && outbox.may_gather() {
+            return Sent::Done;
+        }
+        self.send(&mut outbox, false);
+        let left = outbox.waiting() > 0;
+        drop(outbox);
+        if left || !self.settle(false) {
+            Sent::Rest
+        } else {
+            Sent::Done
+        }
+    }
+
+    /// Sends frames, and whatever waits. Not for attached threads, nor for the reading thread.
+    pub(crate) fn send_waiting(&self, frames: &[u8]) {
+        let mut outbox = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        outbox.bytes.extend_from_slice(frames);
+        self.send(&mut outbox, true);
+        drop(outbox);
+        self.settle(true);
+    }
+
+    /// Takes frames of the reading thread.
+    pub(crate) fn put_aside(&self, frames: &[u8]) {
+        self.aside().extend_from_slice(frames);
+    }
+
+    /// Sends what waits as far as that goes at once; true when some is left for the caller, which
+    /// is the reading thread. What another thread is sending is that one's to finish.
+    pub(crate) fn flush(&self) -> bool {
+        let Some(mut outbox) = self.try_outbox() else {
+            return false;
+        };
+        outbox.bytes.append(&mut self.aside());
+        if outbox.waiting() == 0 {
+            return false;
+        }
+        self.send(&mut outbox, false);
+        outbox.waiting() > 0
+    }
+
+    /// Frames may have been put aside while this thread had the outbox: nobody else sends them.
+    /// False when some are left.
+    fn settle(&self, block: bool) -> bool {
+        while !self.aside().is_empty() {
+            let Some(mut outbox) = self.try_outbox() else {
+                return true;
+            };
+            outbox.bytes.append(&mut self.aside());
+            self.send(&mut outbox, block);
+            if outbox.waiting() > 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn aside(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_outbox(&self) -> Option<MutexGuard<'_, Outbox>> {
         match self.out.try_lock() {
             Ok(outbox) => Some(outbox),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -107,7 +210,7 @@ impl Channel {
 
     /// Sends what waits. With `block` false it stops where it would have to wait. A socket that is
     /// broken ends the process.
-    pub(crate) fn send(&self, outbox: &mut Outbox, block: bool) {
+    fn send(&self, outbox: &mut Outbox, block: bool) {
         let flags = if block {
             SendFlags::NOSIGNAL
         } else {
@@ -133,6 +236,7 @@ impl Channel {
         }
         outbox.bytes.clear();
         outbox.sent = 0;
+        outbox.gathering_since = None;
         if outbox.bytes.capacity() > KEEP {
             outbox.bytes.shrink_to(KEEP);
         }
@@ -140,13 +244,13 @@ impl Channel {
 }
 
 impl Outbox {
-    /// Adds whole frames.
-    pub(crate) fn push(&mut self, frames: &[u8]) {
-        self.bytes.extend_from_slice(frames);
+    fn waiting(&self) -> usize {
+        self.bytes.len() - self.sent
     }
 
-    /// Bytes that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.bytes.len() - self.sent
+    fn may_gather(&mut self) -> bool {
+        let now = Instant::now();
+        let since = *self.gathering_since.get_or_insert(now);
+        self.waiting() < GATHER_BYTES && now.duration_since(since) < GATHER
     }
 }

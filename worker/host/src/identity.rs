@@ -6,6 +6,14 @@
 
 use std::ffi::CStr;
 
+/// Name and version for people.
+pub(crate) const TITLE: &str = concat!(
+    "ramen-host ",
+    env!("CARGO_PKG_VERSION"),
+    " (Python ",
+    env!("RAMEN_HOST_PYTHON_VERSION"),
+    ")"
+);
 /// `3.11.7`, as at build time.
 pub(crate) const VERSION: &str = env!("RAMEN_HOST_PYTHON_VERSION");
 /// Its interpreter.

@@ -17,7 +17,7 @@ mod outcome;
 mod pool;
 mod slots;
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 const USAGE: &str = "usage: ramen-host [--describe | --version]\n\
     Started by ramen-worker with a socket on file descriptor 3.\n";
@@ -30,10 +30,7 @@ fn main() -> ExitCode {
             Err(message) => fail(&message),
         },
         Some("--describe") => print(&identity::describe()),
-        Some("--version" | "-V") => {
-            let (package, python) = (env!("CARGO_PKG_VERSION"), identity::VERSION);
-            print(&format!("ramen-host {package} (Python {python})"))
-        }
+        Some("--version" | "-V") => print(identity::TITLE),
         Some("--help" | "-h") => print(USAGE.trim_end()),
         Some(other) => fail(&format!("unknown argument {other}\n{USAGE}")),
     }
@@ -48,15 +45,15 @@ fn run() -> Result<std::convert::Infallible, String> {
 }
 
 fn print(text: &str) -> ExitCode {
-    use std::io::Write as _;
-    match writeln!(std::io::stdout(), "{text}") {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+    let written = writeln!(std::io::stdout(), "{text}");
+    if written.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
 fn fail(message: &str) -> ExitCode {
-    use std::io::Write as _;
     // Nothing is left to tell it to when stderr is gone.
     let _ = writeln!(std::io::stderr(), "ramen-host: {message}");
     ExitCode::FAILURE

@@ -41,15 +41,10 @@ fn group() -> Option<String> {
 /// that `os.environ` was given since.
 #[pyfunction]
 fn secret(py: Python<'_>, variable: &str) -> PyResult<Option<String>> {
-    let value = py
-        .import("os")?
+    py.import("os")?
         .getattr("environ")?
         .call_method1("get", (variable,))?
-        .extract::<Option<String>>()?;
-    Ok(value.map(|value| {
-        let cut = value.strip_suffix('\n').unwrap_or(&value);
-        cut.strip_suffix('\r').unwrap_or(cut).to_owned()
-    }))
+        .extract()
 }
 
 /// The call that the current thread or task belongs to.
@@ -128,7 +123,7 @@ fn send(py: Python<'_>, host: &'static Host, mut frame: Vec<u8>, mark: usize) ->
         let _ = write!(text, "{error}");
         PyRuntimeError::new_err(text)
     })?;
-    py.detach(|| host.pool.reply_waiting(&frame));
+    py.detach(|| host.pool.channel.send_waiting(&frame));
     Ok(())
 }
 

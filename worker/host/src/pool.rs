@@ -13,13 +13,13 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ramen_frame::{Decoder, FromHost, Load, Status, ToHost};
 
 use crate::{
-    channel::{Channel, KEEP},
+    channel::{Channel, KEEP, Sent},
     slots::Slots,
 };
 
@@ -27,9 +27,6 @@ use crate::{
 const QUICK: u64 = 200_000;
 /// Mean time up to which replies may wait for the next call's.
 const INSTANT: u64 = 30_000;
-/// How long replies may wait for more, and how many bytes.
-const GATHER: Duration = Duration::from_micros(100);
-const GATHER_BYTES: usize = 32 * 1024;
 /// Pace of the watchdog, and after how many quiet rounds it sleeps until it is needed.
 const TICK: Duration = Duration::from_millis(1);
 const QUIET_TICKS: u32 = 100;
@@ -109,7 +106,6 @@ pub(crate) struct Pool {
     seats: Vec<Seat>,
     turns: AtomicU64,
     turn: AtomicU64,
-    gathering_since: Mutex<Option<Instant>>,
     watchdog: OnceLock<Thread>,
     watchdog_sleeps: AtomicBool,
     /// Mean nanoseconds per package, by place; `u64::MAX` = not known.
@@ -129,7 +125,6 @@ impl Pool {
             seats: (0..threads).map(|_| Seat::default()).collect(),
             turns: AtomicU64::new(0),
             turn: AtomicU64::new(0),
-            gathering_since: Mutex::default(),
             watchdog: OnceLock::new(),
             watchdog_sleeps: AtomicBool::new(false),
             means: OnceLock::new(),
@@ -168,13 +163,7 @@ impl Pool {
             return None;
         }
         let mut decoder = self.decoder();
-        let job = self.decode(&mut decoder, local)?;
-        drop(decoder);
-        // A job that is no quick call must not hold replies back.
-        if local.turn == 0 {
-            self.flush(false);
-        }
-        Some(job)
+        self.decode(&mut decoder, local)
     }
 
     /// Waits for a job. Not for attached threads.
@@ -182,7 +171,6 @@ impl Pool {
         loop {
             if !local.leading {
                 if let Some(job) = self.follow(local) {
-                    self.flush(true);
                     return job;
                 }
                 local.leading = true;
@@ -193,16 +181,11 @@ impl Pool {
             let mut decoder = self.decoder();
             while local.leading {
                 if let Some(job) = self.decode(&mut decoder, local) {
-                    drop(decoder);
-                    if local.turn == 0 {
-                        self.flush(true);
-                    }
                     return job;
                 }
-                if !local.leading {
-                    break;
+                if self.channel.flush() && !self.channel.wait() {
+                    continue;
                 }
-                self.flush(true);
                 match self.channel.read(&mut local.buffer) {
                     Ok(read @ 1..) => {
                         decoder.push(local.buffer.get(..read).unwrap_or_default());
@@ -238,6 +221,9 @@ impl Pool {
                     if self.mean(package) <= QUICK {
                         self.start_turn(local);
                     } else {
+                        // Replies that wait for more must not wait for a slow call. What cannot go
+                        // now is the next leader's to send.
+                        self.channel.flush();
                         self.promote();
                         local.leading = false;
                     }
@@ -288,69 +274,25 @@ impl Pool {
         }
     }
 
-    /// Sends the frames in `reply`, at once or together with the next ones. True when done;
-    /// false when the caller must detach and use [`Pool::reply_waiting`].
+    /// Sends the frames in `reply`, at once or together with the next ones. False when the caller
+    /// must detach and use [`Channel::send_waiting`] with what is left in `reply`.
     pub(crate) fn reply(&self, local: &mut Local, package: u32) -> bool {
-        let Some(mut outbox) = self.channel.try_outbox() else {
-            return false;
+        let gather = local.leading && self.mean(package) <= INSTANT;
+        let done = match self.channel.reply(&local.reply, gather) {
+            Sent::Done => true,
+            // The leader never waits: it sends the rest before it reads again.
+            Sent::Rest => local.leading,
+            Sent::Busy if local.leading => {
+                self.channel.put_aside(&local.reply);
+                true
+            }
+            Sent::Busy => return false,
         };
-        outbox.push(&local.reply);
         local.reply.clear();
         if local.reply.capacity() > KEEP {
             local.reply = Vec::new();
         }
-        // The leader sends when it has nothing more to do at once (`ready`, `next`).
-        let gather = local.leading
-            && outbox.waiting() < GATHER_BYTES
-            && self.mean(package) <= INSTANT
-            && self.may_gather();
-        if !gather {
-            self.channel.send(&mut outbox, false);
-            let left = outbox.waiting();
-            drop(outbox);
-            self.stop_gathering();
-            return left == 0;
-        }
-        true
-    }
-
-    /// As [`Pool::reply`], for detached threads.
-    pub(crate) fn reply_waiting(&self, frames: &[u8]) {
-        let mut outbox = self.channel.outbox();
-        outbox.push(frames);
-        self.channel.send(&mut outbox, true);
-    }
-
-    /// Sends what waits. Without `block` only as far as that goes.
-    pub(crate) fn flush(&self, block: bool) {
-        let outbox = if block {
-            Some(self.channel.outbox())
-        } else {
-            self.channel.try_outbox()
-        };
-        if let Some(mut outbox) = outbox
-            && outbox.waiting() > 0
-        {
-            self.channel.send(&mut outbox, block);
-            drop(outbox);
-            self.stop_gathering();
-        }
-    }
-
-    fn may_gather(&self) -> bool {
-        let now = Instant::now();
-        let mut since = self
-            .gathering_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        now.duration_since(*since.get_or_insert(now)) < GATHER
-    }
-
-    fn stop_gathering(&self) {
-        *self
-            .gathering_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        done
     }
 
     fn mean_of(&self, package: u32) -> Option<&AtomicU64> {
@@ -408,7 +350,7 @@ impl Pool {
                 payload,
             };
             if result.encode(&mut frame).is_ok() {
-                self.reply_waiting(&frame);
+                self.channel.put_aside(&frame);
             }
         }
         was_queued
@@ -481,7 +423,7 @@ impl Pool {
                     .compare_exchange(turn, 0, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok();
                 if stuck {
-                    self.flush(true);
+                    self.channel.flush();
                     self.promote();
                 }
             }
@@ -511,7 +453,7 @@ impl Pool {
         };
         let mut frame = Vec::new();
         if FromHost::Stats(stats).encode(&mut frame).is_ok() {
-            self.reply_waiting(&frame);
+            self.channel.put_aside(&frame);
         }
     }
 }

@@ -15,7 +15,6 @@ fn sec14_and_sec13_secrets_are_resolved_once_and_never_those_of_others() {
         )
         .env("RAMEN_SECRET_DEMO__API_KEY", "k1")
         .env("RAMEN_SECRET_DEMO__CHAIN", "{{$demo.API_KEY}}")
-        .env("RAMEN_SECRET_DEMO__LINE", "value\n")
         .env("RAMEN_SECRET_OTHER__KEY", "foreign");
     each_python(|python| {
         let mut host = group.start(python);
@@ -26,7 +25,6 @@ fn sec14_and_sec13_secrets_are_resolved_once_and_never_those_of_others() {
                 "a k1 b k1 k1",
             ),
             ("{{$demo.CHAIN}}", "{{$demo.API_KEY}}"),
-            ("{{$demo.LINE}}!", "value!"),
             ("{{ $demo.API_KEY }}", "{{ $demo.API_KEY }}"),
             (
                 "{{$demo}} {{$demo.a b}} {{$demo.",
