@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io::Write, sync::Arc, time::Duration};
 
 use ramen_group::Reason;
 use ramen_source::{
@@ -21,7 +21,8 @@ struct Setup {
 impl Setup {
     fn new() -> Option<Self> {
         if let Some(reason) = Sshd::missing() {
-            eprintln!("SKIPPED: {reason}");
+            // Not `eprintln`: the harness would keep that to itself.
+            writeln!(std::io::stderr(), "SKIPPED the ssh tests: {reason}").unwrap();
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
