@@ -30,20 +30,17 @@ pub(crate) fn secrets_of(group: &str) -> SecretTable {
             .into_string()
             .ok()
             .filter(|name| name.starts_with(names::SECRET_PREFIX))?;
-        match value.into_string() {
-            Ok(value) => Some((name, value)),
-            Err(_) => {
-                tracing::warn!(name, "a secret is not UTF-8 and is left out");
-                None
-            }
+        let value = value.into_string();
+        if value.is_err() {
+            tracing::warn!(name, "a secret is not UTF-8 and is left out");
         }
+        Some((name, value.ok()?))
     });
     SecretTable::from_env(group, vars)
 }
 
 /// Arguments of `ramen-worker serve`.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[expect(clippy::struct_field_names, reason = "the names are the flags")]
 pub struct ServeArgs {
     /// Address and port of the gRPC services
     #[arg(long, env = names::LISTEN, default_value = "127.0.0.1:50051", value_name = "ADDR")]
@@ -244,6 +241,7 @@ impl Reader {
 
 impl Config {
     /// Checks the arguments and reads the secrets.
+    #[expect(clippy::too_many_lines, reason = "one line for each flag, and none may be forgotten")]
     pub fn read(args: ServeArgs) -> Result<Self, ConfigFaults> {
         let mut reader = Reader(Vec::new());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

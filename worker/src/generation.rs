@@ -15,13 +15,14 @@ use ramen_mcp::{McpError, Outcome, ResourceRead, Server, ToolCall};
 use ramen_redact::Redactor;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use crate::answer;
 use crate::gate::Permit;
 use crate::hosts::pool::{Pool, PoolCallError};
 use crate::hosts::{CallOptions, HostEvent, Reply, ReplyStatus};
 use crate::metrics::{CallOutcome, Metrics};
-use crate::packages;
+use crate::{packages, telemetry};
 
 pub use manager::{Manager, ReloadError};
 pub(crate) use manager::{Setting, chain};
@@ -87,14 +88,14 @@ impl Generation {
             Ok(arguments) => arguments,
             Err(fault) => return Ok(answer::secret_reply(&self.server, call, &fault)),
         };
-        let limit = self
-            .catalog
-            .tool_at(call.tool)
-            .and_then(|tool| tool.timeout);
-        match self
-            .run(packages::tool_id(call.tool), arguments, limit, context)
-            .await?
-        {
+        let tool = self.catalog.tool_at(call.tool);
+        let limit = tool.and_then(|tool| tool.timeout);
+        let name = tool.map(|tool| tool.name.as_str());
+        let span = tracing::debug_span!("tools/call", otel.kind = "server", tool = name);
+        telemetry::adopt(&span, call.trace.as_deref());
+        let package = packages::tool_id(call.tool);
+        let run = self.run(package, arguments, limit, context);
+        match run.instrument(span).await? {
             End::Reply(reply) => Ok(answer::tool_reply(
                 &self.server,
                 call,
@@ -117,13 +118,14 @@ impl Generation {
             let error = McpError::internal("resource templates have no code");
             return Ok(error.body(&read.id));
         };
-        let limit = self
-            .catalog
-            .resource_at(index)
-            .and_then(|resource| resource.timeout);
+        let resource = self.catalog.resource_at(index);
+        let limit = resource.and_then(|resource| resource.timeout);
+        let name = resource.map(|resource| resource.name.as_str());
+        let span = tracing::debug_span!("resources/read", otel.kind = "server", resource = name);
+        telemetry::adopt(&span, read.trace.as_deref());
         let package = packages::resource_id(self.catalog.group(), index);
-        let arguments = Bytes::from_static(b"{}");
-        match self.run(package, arguments, limit, context).await? {
+        let run = self.run(package, Bytes::from_static(b"{}"), limit, context);
+        match run.instrument(span).await? {
             End::Reply(reply) => Ok(answer::resource_reply(
                 &self.server,
                 read,

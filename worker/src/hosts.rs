@@ -10,6 +10,7 @@ mod output;
 pub mod pool;
 
 mod process;
+mod socket;
 mod spawner;
 
 pub(crate) use channel::lock;

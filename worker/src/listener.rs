@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -42,9 +42,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The first request of a connection.
 const FIRST_REQUEST: Duration = Duration::from_secs(20);
 /// A connection without a request for so long is asked to end.
-const IDLE: Duration = Duration::from_secs(15 * 60);
+const IDLE: Duration = Duration::from_mins(15);
 /// So are old ones, which spreads long-lived clients over workers again.
-const MAX_AGE: Duration = Duration::from_secs(30 * 60);
+const MAX_AGE: Duration = Duration::from_mins(30);
 /// How often a connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// After a failed accept (no descriptors left).
@@ -226,9 +226,10 @@ where
         open: AtomicUsize::new(0),
         last: AtomicU64::new(0),
     });
+    let end = Arc::<Notify>::default();
     let service = service_fn(|request: Request<Incoming>| {
         let open = Open::new(Arc::clone(&activity));
-        let answer = Arc::clone(front).answer(routes.clone(), peer, request);
+        let answer = Arc::clone(front).answer(routes.clone(), peer, Arc::clone(&end), request);
         async move {
             let response = answer.await;
             drop(open);
@@ -256,6 +257,7 @@ where
                 asked = true;
                 connection.as_mut().graceful_shutdown();
             }
+            () = end.notified() => return Err(io::Error::other("an answer was not read in time")),
             _ = look.tick() => {
                 if activity.is_silent() {
                     return Err(io::Error::other("no request in time"));

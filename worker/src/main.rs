@@ -16,7 +16,7 @@ enum Command {
     /// Answer MCP calls of one group over gRPC.
     Serve(Box<ramen_worker::config::ServeArgs>),
     /// Build the layers of one revision, check every package and write the report.
-    Deploy(ramen_worker::deploy::DeployArgs),
+    Deploy(Box<ramen_worker::deploy::DeployArgs>),
 }
 
 fn main() -> ExitCode {
@@ -24,6 +24,6 @@ fn main() -> ExitCode {
     ramen_worker::parent::watch();
     match cli.command {
         Command::Serve(args) => ramen_worker::serve::run(*args),
-        Command::Deploy(args) => ramen_worker::deploy::run(args),
+        Command::Deploy(args) => ramen_worker::deploy::run(*args),
     }
 }

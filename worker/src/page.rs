@@ -21,7 +21,7 @@ const MAX_CONNECTIONS: usize = 16;
 /// For the headers of a request.
 const HEADER_TIME: Duration = Duration::from_secs(5);
 /// For a whole connection.
-const CONNECTION_TIME: Duration = Duration::from_secs(60);
+const CONNECTION_TIME: Duration = Duration::from_mins(1);
 
 pub(crate) async fn serve(listener: TcpListener, front: Arc<Front>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));

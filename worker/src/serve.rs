@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The first pause before a revision that did not load for a passing reason is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 /// The longest such pause.
-const MAX_RETRY: Duration = Duration::from_secs(60);
+const MAX_RETRY: Duration = Duration::from_mins(1);
 
 /// Why the worker does not start.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,7 @@ pub struct Worker {
 
 impl Worker {
     /// Opens the ports and begins to serve. Revisions load in the background.
+    #[expect(clippy::too_many_lines, reason = "takes the configuration apart and hands it on")]
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let Config {
             listen,

@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use ramen_mcp::{Connection, McpError, Step, envelope};
-use tokio::sync::watch;
+use ramen_mcp::{Connection, McpError, RequestId, Step, envelope};
+use tokio::sync::{Notify, watch};
 use tonic::Status;
 use tonic::service::Routes;
 use tower::ServiceExt;
 
 use crate::gate::{Gate, Permit, Refusal};
-use crate::generation::{CallContext, Manager};
+use crate::generation::{CallContext, Lost, Manager};
 use crate::health::Checks;
 use crate::metrics::{CallOutcome, Metrics};
-use crate::wire::{self, Body};
+use crate::names;
+use crate::wire::{self, Body, SlowReader};
 
 /// The fast call.
 const CALL: &str = "/ramen.v1.Mcp/Call";
@@ -43,6 +44,21 @@ fn nothing_loaded() -> Status {
     Status::unavailable("no revision of the group is loaded yet")
 }
 
+/// The answer of a call, if it is not too large; what is names the request's id.
+fn sized(id: &RequestId, answer: Result<Bytes, Lost>) -> Result<Bytes, Status> {
+    match answer {
+        Ok(answer) if answer.len() > names::MAX_MESSAGE => {
+            let id: String = id.raw().chars().take(64).collect();
+            Err(wire::too_large(
+                &format!("the response to id {id}"),
+                answer.len(),
+            ))
+        }
+        Ok(answer) => Ok(answer),
+        Err(lost) => Err(lost.status()),
+    }
+}
+
 /// The tonic services.
 pub(crate) fn routes(front: &Arc<Front>, reflection: bool) -> Routes {
     let health = Checks::server(front.manager.serving());
@@ -63,16 +79,20 @@ pub(crate) fn routes(front: &Arc<Front>, reflection: bool) -> Routes {
 }
 
 impl Front {
-    /// Answers one request. Dropping the future cancels what it does.
+    /// Answers one request. Dropping the future cancels what it does; `end` ends the connection.
     pub(crate) async fn answer(
         self: Arc<Self>,
         routes: Routes,
         peer: IpAddr,
+        end: Arc<Notify>,
         mut request: Request<Incoming>,
     ) -> Response<Body> {
         let path = request.uri().path();
         if path == CALL {
-            return wire::respond(self.unary(peer, request).await);
+            let outcome = self.unary(peer, request).await;
+            let size = outcome.as_ref().map_or(0, Bytes::len);
+            let permit = || self.gate.in_flight.try_take();
+            return wire::respond(outcome, SlowReader::watch(size, permit, &end));
         }
         let verdict = if path.starts_with("/grpc.health.v1.Health/") {
             Ok(())
@@ -85,7 +105,8 @@ impl Front {
             return self.refuse(refusal).into_http();
         }
         request.extensions_mut().insert(Peer(peer));
-        match routes.oneshot(request).await {
+        // Boxed: its state is large, and the fast call above must not carry it around.
+        match Box::pin(routes.oneshot(request)).await {
             Ok(response) => response.map(Body::Tonic),
             Err(never) => match never {},
         }
@@ -153,14 +174,10 @@ impl Front {
         match step {
             Step::Reply(bytes) => Ok(bytes),
             Step::Silent | Step::Cancel(_) => Ok(Bytes::new()),
-            Step::CallTool(call) => generation
-                .call_tool(&call, context)
-                .await
-                .map_err(|lost| lost.status()),
-            Step::ReadResource(read) => generation
-                .read_resource(&read, context)
-                .await
-                .map_err(|lost| lost.status()),
+            Step::CallTool(call) => sized(&call.id, generation.call_tool(&call, context).await),
+            Step::ReadResource(read) => {
+                sized(&read.id, generation.read_resource(&read, context).await)
+            }
             // `Connection::unary` does not stream, so the server does not offer it here.
             Step::Listen(listen) => {
                 Ok(McpError::invalid_request("a subscription needs Mcp/Session").body(&listen.id))

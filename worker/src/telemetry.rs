@@ -1,9 +1,15 @@
 //! Logs, and traces when a collector is named.
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 
+use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use ramen_mcp::meta::TraceContext;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -69,6 +75,23 @@ fn exporter() -> Option<SdkTracerProvider> {
             None
         }
     }
+}
+
+/// Makes the caller's trace the parent of a span that is exported.
+pub(crate) fn adopt(span: &Span, trace: Option<&TraceContext>) {
+    let (false, Some(trace)) = (span.is_disabled(), trace) else {
+        return;
+    };
+    let fields = [
+        ("traceparent", &trace.traceparent),
+        ("tracestate", &trace.tracestate),
+    ];
+    let fields: HashMap<String, String> = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+        .collect();
+    // Without an exporter there is nothing to be the parent of.
+    let _ = span.set_parent(TraceContextPropagator::new().extract(&fields));
 }
 
 impl Telemetry {

@@ -2,6 +2,7 @@
 //! answers. Everything else goes through tonic.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,12 +12,19 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use prost::Message;
 use ramen_proto::v1::JsonRpc;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 use tonic::Status;
 
+use crate::gate::Permit;
 use crate::names::MAX_MESSAGE;
 
 /// What protobuf may add to a body of [`MAX_MESSAGE`] bytes.
 const ENVELOPE: usize = 64;
+/// An answer from this size on is watched until the client has read it.
+const LARGE: usize = 64 * 1024;
+/// How long a client may take to read an answer.
+const READ_TIME: Duration = Duration::from_mins(2);
 /// Flag and length before a message.
 const PREFIX: usize = 5;
 
@@ -145,6 +153,8 @@ pub(crate) enum Body {
         message: Option<Bytes>,
         /// Whether the trailers were sent.
         done: bool,
+        /// What ends with the body.
+        guard: Option<SlowReader>,
     },
     /// What tonic answers.
     Tonic(tonic::body::Body),
@@ -160,11 +170,16 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Unary { message, done } => Poll::Ready(match message.take() {
+            Self::Unary {
+                message,
+                done,
+                guard,
+            } => Poll::Ready(match message.take() {
                 Some(message) => Some(Ok(Frame::data(message))),
                 None if *done => None,
                 None => {
                     *done = true;
+                    *guard = None;
                     let mut trailers = HeaderMap::with_capacity(1);
                     trailers.insert("grpc-status", HeaderValue::from_static("0"));
                     Some(Ok(Frame::trailers(trailers)))
@@ -193,14 +208,50 @@ impl HttpBody for Body {
     }
 }
 
+/// Counts a large answer as a call in flight until it was read, and ends the connection of a client
+/// that does not read it: the stream alone cannot be ended while it waits for the client.
+pub(crate) struct SlowReader {
+    _permit: Option<Permit>,
+    timer: AbortHandle,
+}
+
+impl SlowReader {
+    /// For an answer of `size` bytes; `None` when it is small.
+    pub(crate) fn watch(
+        size: usize,
+        permit: impl FnOnce() -> Option<Permit>,
+        end: &Arc<Notify>,
+    ) -> Option<Self> {
+        if size < LARGE {
+            return None;
+        }
+        let end = Arc::clone(end);
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(READ_TIME).await;
+            end.notify_one();
+        });
+        Some(Self {
+            _permit: permit(),
+            timer: timer.abort_handle(),
+        })
+    }
+}
+
+impl Drop for SlowReader {
+    fn drop(&mut self) {
+        self.timer.abort();
+    }
+}
+
 /// The answer of a unary call.
-pub(crate) fn respond(outcome: Result<Bytes, Status>) -> Response<Body> {
+pub(crate) fn respond(outcome: Result<Bytes, Status>, guard: Option<SlowReader>) -> Response<Body> {
     match outcome {
         Ok(body) if body.len() > MAX_MESSAGE => too_large("the response", body.len()).into_http(),
         Ok(body) => {
             let mut response = Response::new(Body::Unary {
                 message: Some(encode(&body)),
                 done: false,
+                guard,
             });
             let grpc = HeaderValue::from_static("application/grpc");
             response.headers_mut().insert(header::CONTENT_TYPE, grpc);

@@ -186,6 +186,9 @@ impl Manager {
         let revision = desired.revision.clone();
         match self.load(desired).await {
             Ok(generation) => {
+                self.metrics.reloaded(true);
+                crate::hosts::lock(&self.last_error).clear();
+                self.swap(Arc::clone(&generation));
                 let elapsed_ms = begin.elapsed().as_millis();
                 tracing::info!(
                     revision,
@@ -193,9 +196,6 @@ impl Manager {
                     elapsed_ms,
                     "serving"
                 );
-                self.metrics.reloaded(true);
-                crate::hosts::lock(&self.last_error).clear();
-                self.swap(Arc::clone(&generation));
                 Ok(generation)
             }
             Err(error) => {
@@ -274,6 +274,9 @@ impl Manager {
         let group = scanned.map_err(|_| ReloadError::Packages("the scan failed".into()))?;
         refuse_faults(&group, &desired.exclude)?;
         let group = group.without(&desired.exclude);
+        if group.guardrails.is_some() {
+            tracing::warn!("mcp/guardrails.yaml is checked but not enforced by this version");
+        }
         let program = host_program(&setting.host_dir, &desired.python);
         if !group.tools.is_empty() || !group.resources.is_empty() {
             match program.try_exists() {
@@ -433,7 +436,8 @@ fn list(items: impl Iterator<Item = String>) -> String {
         .collect::<Vec<_>>()
         .join("; ");
     if items.len() > 10 {
-        text.push_str(&format!("; and {} more", items.len() - 10));
+        let more = (items.len() - 10).to_string();
+        text.extend(["; and ", &more, " more"]);
     }
     text
 }

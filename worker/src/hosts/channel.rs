@@ -13,12 +13,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ramen_frame::{Decoder, FrameError, FromHost, Load, Log, Progress, Stats, Status, ToHost};
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::process::{CallError, Death};
+use super::socket::Socket;
 
 /// Most bytes that wait for a host that does not read.
 const MAX_BACKLOG: usize = 64 * 1024 * 1024;
@@ -131,6 +129,8 @@ struct Table {
     running: usize,
     closed: Option<Death>,
     condemned: bool,
+    /// The package whose call ended last.
+    last: Option<u32>,
 }
 
 impl Table {
@@ -157,6 +157,7 @@ impl Table {
         let pending = entry.take_if(|pending| pending.call == call)?;
         self.free.push(index);
         self.running -= 1;
+        self.last = Some(pending.package);
         Some(pending)
     }
 
@@ -176,7 +177,7 @@ struct Out {
 }
 
 pub(super) struct Channel {
-    writer: OwnedWriteHalf,
+    socket: Socket,
     out: Mutex<Out>,
     table: Mutex<Table>,
     blocked: Notify,
@@ -194,18 +195,16 @@ pub(super) struct Ladder {
 }
 
 impl Channel {
-    pub(super) fn new(stream: UnixStream) -> (Self, OwnedReadHalf) {
-        let (reader, writer) = stream.into_split();
-        let channel = Self {
-            writer,
+    pub(super) fn new(socket: Socket) -> Self {
+        Self {
+            socket,
             out: Mutex::default(),
             table: Mutex::default(),
             blocked: Notify::new(),
             left: Notify::new(),
             broken: AtomicBool::new(false),
             observer: OnceLock::new(),
-        };
-        (channel, reader)
+        }
     }
 
     pub(super) fn observe(&self, observer: Weak<dyn Observer>) {
@@ -221,12 +220,14 @@ impl Channel {
         lock(&self.table).running
     }
 
-    /// The package of the only call that runs.
-    pub(super) fn only_package(&self) -> Option<u32> {
+    /// The package of the only call that runs. When none does, of the one that ended last: what a
+    /// tool printed can arrive after its result.
+    pub(super) fn likely_package(&self) -> Option<u32> {
         let table = lock(&self.table);
         let mut running = table.entries.iter().flatten();
         match (running.next(), running.next()) {
             (Some(one), None) => Some(one.package),
+            (None, _) => table.last,
             _ => None,
         }
     }
@@ -323,7 +324,7 @@ impl Channel {
     /// True when nothing is left to write.
     fn write_some(&self, out: &mut Out) -> bool {
         while let Some(rest) = out.buffer.get(out.sent..).filter(|rest| !rest.is_empty()) {
-            match self.writer.try_write(rest) {
+            match self.socket.try_write(rest) {
                 Ok(written) => out.sent += written,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -344,20 +345,19 @@ impl Channel {
     pub(super) async fn write_blocked(&self) {
         loop {
             self.blocked.notified().await;
-            loop {
-                if self.writer.writable().await.is_err() || self.write_some(&mut lock(&self.out)) {
-                    break;
-                }
+            let written = self
+                .socket
+                .when_writable(|| self.write_some(&mut lock(&self.out)))
+                .await;
+            if let Err(error) = written {
+                tracing::error!(%error, "cannot wait for a host to read; its calls will not end");
+                return;
             }
         }
     }
 
     /// Reads frames until the channel ends; says why it ended.
-    pub(super) async fn read(
-        &self,
-        mut reader: OwnedReadHalf,
-        control: mpsc::UnboundedSender<Control>,
-    ) -> String {
+    pub(super) async fn read(&self, control: mpsc::UnboundedSender<Control>) -> String {
         let mut decoder = Decoder::new();
         loop {
             let buffer = decoder.buffer_mut();
@@ -365,7 +365,7 @@ impl Channel {
                 buffer.shrink_to(KEEP_BUFFER);
             }
             buffer.reserve(16 * 1024);
-            match reader.read_buf(buffer).await {
+            match self.socket.read(buffer).await {
                 Ok(0) => return "closed by the host".into(),
                 Ok(_) => {}
                 Err(error) => return format!("cannot be read: {error}"),

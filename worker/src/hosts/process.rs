@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use ramen_frame::{FrameError, Load, Loaded, Stats, ToHost};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use tokio::io::unix::AsyncFd;
-use tokio::net::UnixStream;
+use tokio::io::Interest;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::channel::{CallHandle, CallOptions, Channel, Control, Pending, lock};
+use super::socket::{self, Socket};
 use super::{output, spawner};
 
 /// After a host died: how long its last frames are waited for. A process that it forked can hold
@@ -48,7 +48,7 @@ pub struct OutputLine {
     pub stderr: bool,
     /// The line, at most 8 KiB, without its newline, not yet redacted.
     pub line: String,
-    /// The package that ran, when exactly one did.
+    /// The package that ran, when exactly one did; when none did, the one that ran last.
     pub package: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ impl Default for LoadLimits {
         Self {
             start: Duration::from_secs(20),
             package: Duration::from_secs(30),
-            total: Duration::from_secs(120),
+            total: Duration::from_mins(2),
         }
     }
 }
@@ -213,13 +213,9 @@ impl Shared {
 
     /// Waits for the end, takes the group down with it and reaps.
     async fn reap(&self, pidfd: OwnedFd) -> Death {
-        // SAFETY: an `OwnedFd` is an open descriptor, always the same one, and nothing but the
-        // `AsyncFd` owns it until it is dropped.
-        #[expect(unsafe_code, reason = "registering a descriptor of our own")]
-        let registered = unsafe { AsyncFd::register(pidfd) };
-        let ended = match registered {
+        let ended = match socket::watch(pidfd, Interest::READABLE) {
             Ok(fd) => fd.readable().await.map(drop),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         };
         if let Err(error) = ended {
             tracing::error!(%error, "cannot watch a host process; it is ended");
@@ -253,7 +249,7 @@ impl HostProcess {
         };
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
-        let stream = UnixStream::from_std(ours).map_err(failed)?;
+        let socket = Socket::new(ours.into()).map_err(failed)?;
         let mut child = spawner::spawn(spawner::Order {
             program: spec.program.clone(),
             args: Vec::new(),
@@ -266,9 +262,8 @@ impl HostProcess {
         let pid = Pid::from_child(&child);
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let watched = rustix::process::pidfd_open(pid, PidfdFlags::empty());
-        let (channel, reader) = Channel::new(stream);
         let shared = Arc::new(Shared {
-            channel: Arc::new(channel),
+            channel: Arc::new(Channel::new(socket)),
             pid,
             child: Mutex::new(Some(child)),
             ended_for: Mutex::new(None),
@@ -281,7 +276,7 @@ impl HostProcess {
         };
         // From here on a drop of `host` ends the process.
         let pidfd = watched.map_err(|error| failed(error.into()))?;
-        host.watch(pidfd, reader, control_in);
+        host.watch(pidfd, control_in);
         for (pipe, stderr) in [
             (stdout.map(OwnedFd::from), false),
             (stderr.map(OwnedFd::from), true),
@@ -293,15 +288,10 @@ impl HostProcess {
         Ok(host)
     }
 
-    fn watch(
-        &self,
-        pidfd: OwnedFd,
-        reader: tokio::net::unix::OwnedReadHalf,
-        control: mpsc::UnboundedSender<Control>,
-    ) {
+    fn watch(&self, pidfd: OwnedFd, control: mpsc::UnboundedSender<Control>) {
         let shared = Arc::clone(&self.shared);
         let mut reading = tokio::spawn(async move {
-            let why = shared.channel.read(reader, control).await;
+            let why = shared.channel.read(control).await;
             shared.kill(None);
             why
         });
@@ -337,7 +327,7 @@ impl HostProcess {
         let channel = Arc::downgrade(&self.shared.channel);
         output::read_lines(pipe, move |line| {
             if let Some(output) = &output {
-                let package = channel.upgrade().and_then(|channel| channel.only_package());
+                let package = channel.upgrade().and_then(|channel| channel.likely_package());
                 // A full queue means that nobody reads fast enough: the line is dropped.
                 let _ = output.try_send(OutputLine {
                     pid,

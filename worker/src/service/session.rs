@@ -146,7 +146,7 @@ impl Session {
                     }
                     known = new;
                 }
-                _ = stopped(&mut stopping), if open => {
+                () = stopped(&mut stopping), if open => {
                     open = false;
                     for listen in std::mem::take(&mut self.listens) {
                         if self.send(listen.end()).await.is_err() {
@@ -205,7 +205,7 @@ impl Session {
             }
         };
         match answer {
-            Some(answer) => self.send(answer).await.map_err(|_| slow()),
+            Some(answer) => self.send(answer).await.map_err(|()| slow()),
             None => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
 //! The front process against gRPC, with a scripted host instead of Python.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 #[expect(dead_code, reason = "shared with the tests of real Python, which use the rest")]
 #[path = "../support/harness.rs"]

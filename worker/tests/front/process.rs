@@ -20,7 +20,8 @@ impl Program {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("keys"), KEY).unwrap();
-        let desired = group(&["wait", "release", "echo", "pid"])
+        let desired = group(&["echo", "pid", "seen"])
+            .scripted_with("slow", "until_interrupted", &json!({"timeout_seconds": 1}))
             .publish(&dir.path().join("store"), "one")
             .await;
         std::fs::write(
@@ -80,7 +81,7 @@ async fn run14_sigterm_answers_what_is_in_flight_and_exits_0() {
     let host = client.text("pid", json!({})).await;
     let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.text("wait", json!({})).await }
+        async move { client.error("slow", json!({})).await }
     });
     let mut other = client.session().await;
     other
@@ -98,9 +99,8 @@ async fn run14_sigterm_answers_what_is_in_flight_and_exits_0() {
             .then_some(())
     })
     .await;
-    // What was in flight has its place until it is answered; nothing can release it any more but
-    // the end of its host, which comes with the end of the drain time.
-    waiting.abort();
+    let answer = waiting.await.unwrap();
+    assert!(answer.starts_with("TimeoutError"), "it was answered: {answer}");
     let status = tokio::time::timeout(Duration::from_secs(20), program.child.wait()).await;
     assert_eq!(status.unwrap().unwrap().code(), Some(0));
     eventually("the host is gone", async || {

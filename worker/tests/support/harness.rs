@@ -36,10 +36,8 @@ pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Op
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    match tokio::time::timeout(LONG, waiting).await {
-        Ok(found) => found,
-        Err(_) => panic!("never came true: {what}"),
-    }
+    let found = tokio::time::timeout(LONG, waiting).await;
+    found.unwrap_or_else(|late| panic!("never came true: {what} ({late})"))
 }
 
 /// A group being written.

@@ -1,5 +1,7 @@
 //! A host without Python, for the tests of the front: each callable's name says what it does.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a host of tests: what surprises it must end it")]
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
@@ -26,7 +28,7 @@ fn main() {
     let mut channel = unsafe { UnixStream::from_raw_fd(3) };
     let mut host = Host::default();
     let mut decoder = Decoder::new();
-    let mut chunk = [0; 65536];
+    let mut chunk = vec![0; 65536];
     loop {
         let read = channel.read(&mut chunk).unwrap();
         if read == 0 {
@@ -204,7 +206,7 @@ impl Host {
                     .unwrap();
                 std::process::exit(9);
             }
-            "block" => std::thread::sleep(Duration::from_secs(3600)),
+            "block" => std::thread::sleep(Duration::from_hours(1)),
             "wait" | "until_cancelled" | "until_interrupted" => {
                 self.waiting.insert(call, what.to_owned());
             }

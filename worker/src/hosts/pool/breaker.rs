@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 /// blame of 1 on that package; with `n` calls, `1/n` on each.
 const LIMIT: f64 = 3.0;
 /// Blame older than this is forgotten.
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 /// The first pause; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause.
-const MAX_PAUSE: Duration = Duration::from_secs(600);
+const MAX_PAUSE: Duration = Duration::from_mins(10);
 
 #[derive(Default)]
 struct Record {

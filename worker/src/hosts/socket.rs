@@ -1,0 +1,117 @@
+//! The front's end of a socket pair, watched for reading only.
+//!
+//! The usual socket of the runtime is watched for writing too, and a unix socket reports room each
+//! time its peer reads: the front would be woken by every frame that a host takes, just to find
+//! nothing to do.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{SendFlags, send};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Watches a descriptor of ours for one kind of event.
+pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is an open descriptor and always the same one, and nothing but the
+    // `AsyncFd` owns it until it is dropped.
+    #[expect(unsafe_code, reason = "registering a descriptor of our own")]
+    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
+    registered.map_err(io::Error::from)
+}
+
+pub(super) struct Socket {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Socket {
+    /// `fd` is a stream socket that does not block.
+    pub(super) fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            fd: watch(fd, Interest::READABLE)?,
+        })
+    }
+
+    /// Appends what is there to `buffer`, as far as its capacity goes; 0 at the end. One reader at a
+    /// time.
+    pub(super) async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            let mut ready = self.fd.readable().await?;
+            let room = buffer.capacity() - buffer.len();
+            match rustix::io::read(self.fd.get_ref(), rustix::buffer::spare_capacity(buffer)) {
+                Ok(read) => {
+                    if read < room {
+                        // Drained; more that came meanwhile is another event.
+                        ready.clear_ready();
+                    }
+                    return Ok(read);
+                }
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Writes what the peer has room for.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.fd.get_ref(), bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    /// Calls `write` whenever there is room, until it says that all is written.
+    pub(super) async fn when_writable(&self, mut write: impl FnMut() -> bool) -> io::Result<()> {
+        // A second descriptor of the same socket, watched only as long as it is needed.
+        let fd = watch(self.fd.get_ref().try_clone()?, Interest::WRITABLE)?;
+        loop {
+            let mut ready = fd.writable().await?;
+            if write() {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    #[tokio::test]
+    async fn bytes_come_through_both_ways_also_when_the_peer_is_slow() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let socket = Socket::new(ours.into()).unwrap();
+        theirs.write_all(b"hello").unwrap();
+        let mut buffer = Vec::with_capacity(3);
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+        buffer.reserve(100);
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 2);
+        assert_eq!(buffer, b"hello");
+
+        let big = vec![7; 4 << 20];
+        let peer = std::thread::spawn(move || {
+            let mut got = vec![0; 4 << 20];
+            theirs.read_exact(&mut got).unwrap();
+            got
+        });
+        let mut sent = 0;
+        let write = || loop {
+            match socket.try_write(&big[sent..]) {
+                Ok(count) => sent += count,
+                Err(_) => return false,
+            }
+            if sent == big.len() {
+                return true;
+            }
+        };
+        socket.when_writable(write).await.unwrap();
+        assert_eq!(peer.join().unwrap(), big);
+        assert_eq!(
+            socket.read(&mut buffer).await.unwrap(),
+            0,
+            "the peer is gone"
+        );
+    }
+}
