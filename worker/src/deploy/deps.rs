@@ -30,6 +30,8 @@ use lock::{packages, with_pinned_hashes};
 /// Goes up when the same inputs would be locked or installed in another way.
 const FORMAT: &str = "ramen-deps-1";
 
+/// Locks that are kept in a store.
+const LOCKS: usize = 500;
 /// Bytes from which on compiling in several processes pays.
 const PARALLEL_FROM: u64 = 5_000_000;
 
@@ -122,7 +124,7 @@ impl Installer<'_> {
             }
         };
         if !plan.moving
-            && let Err(error) = write_by_rename(&memo, lock.as_bytes())
+            && let Err(error) = remember(&memo, &lock)
         {
             self.uv.log.line(
                 "ramen",
@@ -350,10 +352,21 @@ fn write(path: &Path, text: &str) -> Result<(), UvFault> {
     std::fs::write(path, text).map_err(|error| io_fault("writing a scratch file", &error))
 }
 
-fn write_by_rename(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// Keeps a lock for next time, and no more than the newest [`LOCKS`] of them.
+fn remember(path: &Path, lock: &str) -> std::io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir)?;
-    super::write_by_rename(dir, path, bytes)
+    super::write_by_rename(dir, path, lock.as_bytes())?;
+    let mut known = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        known.push((entry.metadata()?.modified()?, entry.path()));
+    }
+    known.sort_unstable();
+    for (_, oldest) in known.iter().take(known.len().saturating_sub(LOCKS)) {
+        std::fs::remove_file(oldest)?;
+    }
+    Ok(())
 }
 
 fn io_fault(doing: &str, error: &std::io::Error) -> UvFault {

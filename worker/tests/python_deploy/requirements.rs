@@ -474,3 +474,45 @@ fn a_missing_installer_is_named() {
     kit.requirements("# nothing\n");
     kit.deploy().ok();
 }
+
+#[test]
+fn a_package_without_wheels_is_refused_with_the_way_out() {
+    let kit = Kit::new();
+    let sdist = kit.path("onlysrc-1.0");
+    std::fs::create_dir(&sdist).unwrap();
+    std::fs::write(
+        sdist.join("PKG-INFO"),
+        "Metadata-Version: 2.1\nName: onlysrc\nVersion: 1.0\n",
+    )
+    .unwrap();
+    let archive = kit.wheels().join("onlysrc-1.0.tar.gz");
+    let status = Command::new("tar")
+        .arg("czf")
+        .arg(archive)
+        .arg("-C")
+        .arg(kit.path("."))
+        .arg("onlysrc-1.0")
+        .status();
+    assert!(status.unwrap().success());
+    kit.requirements("onlysrc\n");
+    version_tool(&kit, "onlysrc");
+    let ran = kit.deploy();
+    let finding = ran.failed(Reason::RequirementsUnsatisfiable);
+    assert!(
+        finding
+            .message
+            .contains("onlysrc==1.0 has no usable wheels"),
+        "{}",
+        finding.message
+    );
+    assert!(
+        finding.message.contains("--allow-sdist"),
+        "{}",
+        finding.message
+    );
+    assert!(
+        !finding.message.contains("--no-build"),
+        "{}",
+        finding.message
+    );
+}

@@ -35,3 +35,19 @@ fn a_folder_has_another_hash_when_a_file_in_it_changes() {
     std::fs::write(dir.path().join("sub/a"), "2").unwrap();
     assert_ne!(before, tree_hash(dir.path()));
 }
+
+#[test]
+fn only_the_newest_locks_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let locks = dir.path().join("locks");
+    std::fs::create_dir(&locks).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH;
+    for number in 0..super::LOCKS {
+        let file = std::fs::File::create(locks.join(format!("{number}.txt"))).unwrap();
+        file.set_modified(old + std::time::Duration::from_secs(number as u64))
+            .unwrap();
+    }
+    super::remember(&locks.join("new.txt"), "alpha==1.0\n").unwrap();
+    assert_eq!(std::fs::read_dir(&locks).unwrap().count(), super::LOCKS);
+    assert!(locks.join("new.txt").exists() && !locks.join("0.txt").exists());
+}

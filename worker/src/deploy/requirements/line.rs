@@ -244,7 +244,8 @@ fn take_hashes(text: &str) -> Result<(String, BTreeSet<String>), String> {
         let value = match word.strip_prefix("--hash") {
             Some("") => words.next().unwrap_or_default(),
             Some(value) if value.starts_with('=') => &value[1..],
-            _ if word.starts_with("--") => {
+            // Nothing that the installer could take for an option of its own.
+            _ if word.starts_with('-') => {
                 let name = word.split('=').next().unwrap_or(word);
                 return Err(format!(
                     "`{name}` is not allowed after a requirement; only --hash is"
@@ -345,6 +346,9 @@ fn named(body: &str) -> Result<(Source, String), String> {
 }
 
 fn from_url(name: Option<&str>, extras: &str, url: &str) -> Result<Source, String> {
+    if url.contains(char::is_whitespace) {
+        return Err("the address holds a blank".into());
+    }
     let lower = url.to_ascii_lowercase();
     let vcs = VCS.iter().any(|vcs| lower.starts_with(vcs));
     let parsed = url::Url::parse(url).map_err(|_| "the address cannot be read".to_owned())?;

@@ -302,3 +302,33 @@ fn wheel_names_are_read() {
     assert_eq!(wheel_name("a.whl"), None);
     assert_eq!(wheel_name("a-1.0.tar.gz"), None);
 }
+
+#[test]
+fn nothing_after_a_requirement_reaches_the_installer_as_an_option() {
+    for line in [
+        "alpha -i https://evil.test",
+        "alpha ; python_version > '3' -i https://evil.test",
+        "tiny @ https://files.test/tiny-1.0-py3-none-any.whl -f x",
+        "./tiny-1.0-py3-none-any.whl -f x",
+    ] {
+        assert!(
+            only_error(line).contains("is not allowed after a requirement"),
+            "{line}"
+        );
+    }
+}
+
+proptest::proptest! {
+    /// Whatever the file says, each line for the installer starts with a name or an address.
+    #[test]
+    fn no_file_makes_an_option_of_the_installer(
+        words in proptest::collection::vec("(--[a-z-]{1,12}|-[a-z]|[a-z]{1,4}|==1\\.0|;|#|\\\\|\n|\r\n| |@|https://x/a-1-py3-none-any\\.whl|\\[x\\]|\\$\\{A\\})", 0..24),
+        sources in proptest::bool::ANY,
+    ) {
+        let plan = read(&[("requirements.txt", &words.concat())], sources);
+        for line in plan.text().lines().chain(plan.constraints_text().lines()) {
+            proptest::prop_assert!(line.starts_with(|c: char| c.is_ascii_alphanumeric()), "{line:?}");
+            proptest::prop_assert!(!line.contains(" -") && !line.contains("${"), "{line:?}");
+        }
+    }
+}

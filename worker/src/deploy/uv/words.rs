@@ -12,6 +12,10 @@ pub(super) fn explain(stderr: &str) -> UvFault {
         let text = line
             .trim_start_matches([' ', '│', '╰', '├', '─', '▶'])
             .trim();
+        // Its option is not one of ours; `advise` names the way out.
+        if text.starts_with("hint:") && text.contains("--no-build") {
+            continue;
+        }
         let starts = text
             .strip_prefix("error:")
             .or_else(|| text.strip_prefix('×'));
@@ -100,13 +104,7 @@ fn classify(text: &str) -> Reason {
 }
 
 fn advise(mut message: String, whole: &str) -> String {
-    let only_source = [
-        "no usable wheels",
-        "has no wheels",
-        "no wheels with",
-        "building source distributions is disabled",
-        "building from source is disabled",
-    ];
+    let only_source = ["has no usable wheels", "building from source is disabled"];
     if only_source.iter().any(|words| whole.contains(words)) {
         message
             .push_str(" (only wheels are installed unless sources are allowed: `--allow-sdist`)");
