@@ -237,3 +237,6 @@ impl Catalog for GroupCatalog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -220,3 +220,6 @@ impl fmt::Display for CidrSet {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

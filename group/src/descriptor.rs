@@ -100,6 +100,27 @@ pub fn parse_descriptor(
     }
 }
 
+/// How many errors a text has, and how many of them the schema could tell. For the test that holds
+/// the two against each other.
+#[cfg(test)]
+fn judge(text: &str) -> (usize, usize) {
+    let Ok(root) = json::parse(text) else {
+        return (1, 1);
+    };
+    let mut fields = Fields {
+        root: &root,
+        entries: Vec::new(),
+    };
+    let _ = fields.descriptor(None);
+    let errors = || fields.entries.iter().filter(|entry| entry.problem.error);
+    (
+        errors().count(),
+        errors()
+            .filter(|entry| !entry.problem.beyond_schema)
+            .count(),
+    )
+}
+
 struct Fields<'n> {
     root: &'n Node<'n>,
     entries: Vec<Entry>,
@@ -135,7 +156,7 @@ fn is_mime_type(text: &str) -> bool {
     (1..=255).contains(&text.chars().count()) && !text.chars().any(|c| c < ' ' || c == '\u{7f}')
 }
 
-impl<'n> Fields<'n> {
+impl Fields<'_> {
     fn push(&mut self, reason: Reason, problem: Problem) {
         self.entries.push(Entry { reason, problem });
     }
@@ -168,7 +189,7 @@ impl<'n> Fields<'n> {
         {
             problems.push(Problem::error(node.start, "a resource takes no parameters"));
         }
-        let output = self.output(problems);
+        let output = self.output(kind, problems);
         for problem in problems.drain(..) {
             let reason = if problem.error {
                 Reason::DescriptorInvalid
@@ -203,7 +224,7 @@ impl<'n> Fields<'n> {
             output,
             annotations: self.annotations(kind),
             icons: self.icons(),
-            timeout: self.timeout(),
+            timeout: self.timeout(kind),
             uri: self.uri(kind),
             mime_type: self.mime_type(kind),
             skill: self.skill(kind),
@@ -284,13 +305,11 @@ impl<'n> Fields<'n> {
     /// A string field that may be absent.
     fn text(&mut self, name: &str, fits: impl Fn(&str) -> bool, rule: &str) -> Option<String> {
         let node = self.root.get(name)?;
-        match node.as_str().filter(|text| fits(text)) {
-            Some(text) => Some(text.to_owned()),
-            None => {
-                self.error(node.start, format!("`{name}` must be {rule}"));
-                None
-            }
+        let text = node.as_str().filter(|text| fits(text)).map(str::to_owned);
+        if text.is_none() {
+            self.error(node.start, format!("`{name}` must be {rule}"));
         }
+        text
     }
 
     /// A string field that must be there.
@@ -350,8 +369,11 @@ impl<'n> Fields<'n> {
         )
     }
 
-    fn output(&mut self, problems: &mut Vec<Problem>) -> Option<OutputSchema> {
-        let node = self.root.get("output")?;
+    fn output(&mut self, kind: PackageKind, problems: &mut Vec<Problem>) -> Option<OutputSchema> {
+        let node = self
+            .root
+            .get("output")
+            .filter(|_| kind != PackageKind::Prompt)?;
         match node.members() {
             None => {
                 self.error(
@@ -365,24 +387,21 @@ impl<'n> Fields<'n> {
         }
     }
 
-    fn timeout(&mut self) -> Option<Duration> {
-        let node = self.root.get("timeout_seconds")?;
+    fn timeout(&mut self, kind: PackageKind) -> Option<Duration> {
+        let node = self
+            .root
+            .get("timeout_seconds")
+            .filter(|_| kind != PackageKind::Prompt)?;
         let seconds = node
             .as_number()
             .and_then(|token| token.parse::<f64>().ok())
             .filter(|seconds| *seconds > 0.0 && *seconds <= MAX_TIMEOUT_SECONDS);
-        match seconds {
-            Some(seconds) => Some(Duration::from_secs_f64(seconds)),
-            None => {
-                self.error(
-                    node.start,
-                    format!(
-                        "`timeout_seconds` must be a number above 0 and at most \
-                         {MAX_TIMEOUT_SECONDS}"
-                    ),
-                );
-                None
-            }
+        if seconds.is_none() {
+            let message = format!(
+                "`timeout_seconds` must be a number above 0 and at most {MAX_TIMEOUT_SECONDS}"
+            );
+            self.error(node.start, message);
         }
+        seconds.map(Duration::from_secs_f64)
     }
 }

@@ -28,7 +28,7 @@ pub struct Guardrails {
 pub enum Engine {
     /// `mcp/guardrails/policy.py`.
     Policy,
-    /// NVIDIA NeMo Guardrails.
+    /// `NeMo` Guardrails.
     Nemo,
     /// Switched off.
     None,

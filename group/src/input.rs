@@ -141,7 +141,7 @@ impl InputSchema {
             Ok(_) => return Err(ArgFaults::NotAnObject),
             Err(fault) => return Err(ArgFaults::Malformed(fault.message)),
         }
-        let mut check = Check::new(&[]);
+        let mut check = Check::new(&[], arguments.len());
         let syntax = check
             .value(&self.root, &mut reader, &Place::Root)
             .and_then(|()| reader.finish());
@@ -344,20 +344,17 @@ impl Builder {
             .and_then(Node::members)
             .unwrap_or_default()
         {
-            let inner = property
-                .node
-                .get("type")
-                .and_then(Node::as_str)
-                .and_then(types::parse);
-            let inner = inner.unwrap_or(if property.node.get("enum").is_some() {
-                types::STRING
-            } else {
-                0
-            });
+            let declared = property.node.get("type");
+            let inner = match declared.map(|node| node.as_str().and_then(types::parse)) {
+                Some(bits) => bits.unwrap_or(0),
+                None if property.node.get("enum").is_some() => types::STRING,
+                None => 0,
+            };
             self.headers(compiler, property, inner);
         }
         for keyword in [
             "items",
+            "prefixItems",
             "anyOf",
             "oneOf",
             "allOf",
@@ -437,7 +434,7 @@ fn is_token(text: &str) -> bool {
 
 /// A JSON text as calls get it, or what keeps it from fitting.
 fn fit(schema: &Schema, text: &str) -> Result<String, String> {
-    let mut check = Check::new(&[]);
+    let mut check = Check::new(&[], text.len());
     match check.value(schema, &mut Reader::new(text), &Place::Root) {
         Err(fault) => Err(fault.message.to_owned()),
         Ok(()) => match check.faults.into_iter().next() {
@@ -476,3 +473,6 @@ impl Default for InputSchema {
         Builder::default().finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

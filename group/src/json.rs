@@ -25,7 +25,7 @@ pub fn place(text: &str, offset: usize) -> (u32, u32) {
         .iter()
         .rposition(|b| *b == b'\n')
         .map_or(0, |at| at + 1);
-    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    let line = before.split(|b| *b == b'\n').count();
     // Count the bytes that begin a character.
     let column = before[line_start..]
         .iter()

@@ -248,8 +248,12 @@ impl Outcome {
     pub fn is_fatal(reason: Reason) -> bool {
         use crate::Stage;
         match reason {
-            Reason::GoldenFailed | Reason::TestsInvalid | Reason::NothingToServe => true,
-            Reason::Internal | Reason::McpFolderMissing | Reason::TreeTooLarge => true,
+            Reason::GoldenFailed
+            | Reason::TestsInvalid
+            | Reason::NothingToServe
+            | Reason::Internal
+            | Reason::McpFolderMissing
+            | Reason::TreeTooLarge => true,
             reason => reason.stage() == Stage::Requirements,
         }
     }
@@ -329,3 +333,6 @@ impl Report {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

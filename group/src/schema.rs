@@ -234,7 +234,7 @@ impl OutputSchema {
 
     /// Checks a JSON-encoded result. Keywords outside the subset are not judged.
     pub fn check(&self, json: &str) -> Result<(), SchemaFault> {
-        let mut check = Check::new(&self.definitions);
+        let mut check = Check::new(&self.definitions, json.len());
         let mut reader = Reader::new(json);
         let syntax = check
             .value(&self.root, &mut reader, &Place::Root)

@@ -178,7 +178,7 @@ impl fmt::Debug for SecretTable {
         f.debug_struct("SecretTable")
             .field("group", &self.group)
             .field("names", &names)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -29,7 +29,6 @@ impl Fields<'_> {
     fn annotation(&mut self, kind: PackageKind, member: &Member<'_>) {
         let node = &member.node;
         let (fits, rule) = match (kind, &*member.name) {
-            (PackageKind::Tool, "title") => (node.as_str().is_some(), "a string"),
             (
                 PackageKind::Tool,
                 "readOnlyHint" | "destructiveHint" | "idempotentHint" | "openWorldHint",
@@ -46,7 +45,9 @@ impl Fields<'_> {
                 };
                 (node.as_number().is_some_and(within), "a number from 0 to 1")
             }
-            (PackageKind::Resource, "lastModified") => (node.as_str().is_some(), "a string"),
+            (PackageKind::Tool, "title") | (PackageKind::Resource, "lastModified") => {
+                (node.as_str().is_some(), "a string")
+            }
             (_, name) => {
                 let message = format!(
                     "`{}` is not a known annotation of a {kind}",

@@ -94,7 +94,7 @@ fn node<'a>(reader: &mut Reader<'a>) -> Result<Node<'a>, Fault> {
 
 impl<'a> Node<'a> {
     /// The member of an object.
-    pub fn get(&self, name: &str) -> Option<&Node<'a>> {
+    pub fn get(&self, name: &str) -> Option<&Self> {
         self.members()?
             .iter()
             .find(|member| member.name == name)

@@ -126,6 +126,14 @@ impl Package<'_> {
             );
         }
         let name = name?;
+        if self
+            .tree
+            .faults_of(&self.dir)
+            .any(|fault| fault.path == self.dir)
+        {
+            // The folder itself is a link or a submodule: nothing in it counts.
+            return None;
+        }
         let descriptor = self.descriptor();
         if self.kind == PackageKind::Prompt {
             return self.prompt(name, descriptor?);
@@ -172,7 +180,8 @@ impl Package<'_> {
                 return None;
             }
             let other = self.tree.files_of(&self.dir).find(|path| {
-                !path.contains('/') && path.ends_with(".json") && *path != "settings.json"
+                let stem = path.strip_suffix(".json");
+                stem.is_some_and(|stem| !stem.contains('/') && stem != "settings")
             });
             let message = match other {
                 Some(other) => {

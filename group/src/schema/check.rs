@@ -9,9 +9,10 @@ use crate::json::{self, Fault, Kind, Number, Reader, Text, number::Decimal};
 /// Faults kept of one check; more help nobody.
 const MAX_FAULTS: usize = 8;
 
-/// Values looked at in one check: enough for a message of 4 MiB, and an end to schemas whose
-/// branches multiply.
-const BUDGET: u32 = 8_000_000;
+/// Values looked at in one check: so many, and so many for each byte. Enough for a handful of
+/// branches everywhere, and an end to schemas whose branches multiply.
+const BUDGET: usize = 100_000;
+const BUDGET_PER_BYTE: usize = 8;
 
 /// How many branches (`anyOf`, `$ref`, …) may lie within each other.
 const MAX_BRANCHES: u32 = 200;
@@ -19,8 +20,8 @@ const MAX_BRANCHES: u32 = 200;
 /// Where a value stands.
 pub(crate) enum Place<'p> {
     Root,
-    Key(&'p Place<'p>, &'p str),
-    Index(&'p Place<'p>, usize),
+    Key(&'p Self, &'p str),
+    Index(&'p Self, usize),
 }
 
 impl Place<'_> {
@@ -60,7 +61,7 @@ pub(crate) struct Check<'s> {
     definitions: &'s [Schema],
     pub(crate) faults: Vec<SchemaFault>,
     pub(crate) edits: Vec<Edit>,
-    budget: u32,
+    budget: usize,
     branches: u32,
 }
 
@@ -104,12 +105,13 @@ impl Seen {
 }
 
 impl<'s> Check<'s> {
-    pub(crate) fn new(definitions: &'s [Schema]) -> Self {
+    /// For a text of this many bytes.
+    pub(crate) fn new(definitions: &'s [Schema], bytes: usize) -> Self {
         Self {
             definitions,
             faults: Vec::new(),
             edits: Vec::new(),
-            budget: BUDGET,
+            budget: BUDGET + BUDGET_PER_BYTE * bytes,
             branches: 0,
         }
     }
@@ -446,7 +448,7 @@ impl<'s> Check<'s> {
         before: &Reader<'_>,
         place: &Place<'_>,
     ) -> Result<(Vec<SchemaFault>, Vec<Edit>), Fault> {
-        let mut sub = Self::new(self.definitions);
+        let mut sub = Self::new(self.definitions, 0);
         sub.budget = self.budget;
         sub.branches = self.branches + 1;
         if sub.branches > MAX_BRANCHES {

@@ -229,6 +229,15 @@ impl<'n> Compiler<'n> {
             "oneOf" => parts.combine.one = self.branches(member),
             "not" => parts.combine.not = Some(self.schema(node)),
             "$ref" => parts.combine.reference = self.reference(member),
+            "$defs" | "definitions" if self.mode == Mode::Output => {
+                let Some(definitions) = node.members() else {
+                    let message = format!("`{}` must be an object", member.name);
+                    return self.error(node.start, message);
+                };
+                for definition in definitions {
+                    self.schema(&definition.node);
+                }
+            }
             "x-mcp-header" => {}
             name if name.starts_with("x-") || ANNOTATIONS.contains(&name) => {
                 self.annotation(member);
@@ -319,15 +328,12 @@ impl<'n> Compiler<'n> {
             .map(Decimal::parse)
             .filter(|value| !value.negative)
             .and_then(|value| value.to_integer());
-        match size {
-            // Beyond u64 is beyond any text: no limit.
-            Some(token) => Some(token.parse().unwrap_or(u64::MAX)),
-            None => {
-                let message = format!("`{}` must be a whole number from 0", member.name);
-                self.error(member.node.start, message);
-                None
-            }
+        if size.is_none() {
+            let message = format!("`{}` must be a whole number from 0", member.name);
+            self.error(member.node.start, message);
         }
+        // Beyond u64 is beyond any text: no limit.
+        size.map(|token| token.parse().unwrap_or(u64::MAX))
     }
 
     fn truth(&mut self, member: &Member<'_>) -> bool {
