@@ -56,12 +56,12 @@ impl Cli {
     /// Runs the subcommand.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
-            Sub::Up(args) => up::run(args),
+            Sub::Up(args) => up::run(&args),
             Sub::Poke(args) => poke::run(&args),
-            Sub::Validate(args) => validate::run(args),
-            Sub::New(args) => new::run(args),
-            Sub::Call(args) => call::run(args),
-            Sub::Ls(args) => ls::run(args),
+            Sub::Validate(args) => validate::run(&args),
+            Sub::New(args) => new::run(&args),
+            Sub::Call(args) => call::run(&args),
+            Sub::Ls(args) => ls::run(&args),
             Sub::Bridge(args) => bridge::run(*args),
             Sub::Completion { shell } => {
                 let mut script = Vec::new();

@@ -114,25 +114,24 @@ pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
     }
     let upstream = Upstream::new(connect.resolve()?);
     let runtime = crate::runtime()?;
-    let code = match health {
-        Some(service) => runtime.block_on(check_health(&upstream, &service)),
-        None => {
-            let limits = Limits {
-                inflight: max_inflight as usize,
-                ..Limits::default()
-            };
-            let input = tokio::io::BufReader::with_capacity(64 * 1024, tokio::io::stdin());
-            runtime.block_on(async {
-                serve(
-                    input,
-                    tokio::io::stdout(),
-                    upstream,
-                    limits,
-                    crate::signals::stop(),
-                )
-                .await
-            })
-        }
+    let code = if let Some(service) = health {
+        runtime.block_on(check_health(&upstream, &service))
+    } else {
+        let limits = Limits {
+            inflight: max_inflight as usize,
+            ..Limits::default()
+        };
+        let input = tokio::io::BufReader::with_capacity(64 * 1024, tokio::io::stdin());
+        runtime.block_on(async {
+            serve(
+                input,
+                tokio::io::stdout(),
+                upstream,
+                limits,
+                crate::signals::stop(),
+            )
+            .await
+        })
     };
     // A read of stdin may still be blocked in its thread: it must not keep the process.
     runtime.shutdown_background();

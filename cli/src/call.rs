@@ -31,10 +31,10 @@ pub(crate) struct CallArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: CallArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &CallArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
     let upstream = Upstream::new(args.connect.resolve()?);
-    runtime.block_on(call(&args, &upstream))
+    runtime.block_on(call(args, &upstream))
 }
 
 async fn call(args: &CallArgs, upstream: &Upstream) -> Result<ExitCode, Failure> {
@@ -66,15 +66,14 @@ fn object(text: &str) -> Result<String, Failure> {
 
 async fn schema(upstream: &Upstream, tool: &str) -> Result<Value, Failure> {
     let mut tools = rpc::list(upstream, "tools").await?;
-    match tools.iter_mut().find(|t| t["name"] == tool) {
-        Some(found) => Ok(found["inputSchema"].take()),
-        None => {
-            let names: Vec<&str> = tools.iter().filter_map(|t| t["name"].as_str()).collect();
-            Err(Failure::usage(format!(
-                "there is no tool {tool:?}; there are: {}",
-                names.join(", ")
-            )))
-        }
+    if let Some(found) = tools.iter_mut().find(|t| t["name"] == tool) {
+        Ok(found["inputSchema"].take())
+    } else {
+        let names: Vec<&str> = tools.iter().filter_map(|t| t["name"].as_str()).collect();
+        Err(Failure::usage(format!(
+            "there is no tool {tool:?}; there are: {}",
+            names.join(", ")
+        )))
     }
 }
 
@@ -112,7 +111,7 @@ fn typed(name: &str, value: &str, schema: &Value) -> Result<String, Failure> {
     if let Some(choices) = schema["enum"].as_array() {
         let known = choices
             .iter()
-            .find(|c| c.as_str() == Some(value) || c.to_string() == value);
+            .find(|c| c.as_str() == Some(value) || *c == value);
         return Ok(known.map_or_else(string, Value::to_string));
     }
     let types: Vec<&str> = match &schema["type"] {

@@ -18,7 +18,7 @@ pub struct ConnectArgs {
     /// Worker or load balancer, host:port [default: the running `ramen up`]
     #[arg(long, env = names::BRIDGE_TARGET, value_name = "HOST:PORT")]
     pub target: Option<String>,
-    /// MCP key; better given by the environment (RAMEN_MCP_KEY works too) or --key-file
+    /// MCP key; better given by the environment (`RAMEN_MCP_KEY` works too) or --key-file
     #[arg(long, env = names::BRIDGE_KEY, hide_env_values = true, value_name = "KEY")]
     pub key: Option<String>,
     /// File whose first line that is no comment is the MCP key
@@ -42,7 +42,7 @@ pub struct ConnectArgs {
     /// Seconds until a call is given up
     #[arg(long, env = names::BRIDGE_TIMEOUT, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub timeout: Duration,
-    /// State directory of `ramen up` [default: $XDG_STATE_HOME/ramen]
+    /// State directory of `ramen up` [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
@@ -66,16 +66,15 @@ impl ConnectArgs {
             ));
         }
         let mut key = self.key()?;
-        let address = match &self.target {
-            Some(target) => target.clone(),
-            None => {
-                let running =
-                    StateDir::locate(self.state_dir.as_deref())?.running(self.group.as_deref())?;
-                if key.is_none() {
-                    key = Some(read_key(&running.key_file)?);
-                }
-                running.address
+        let address = if let Some(target) = &self.target {
+            target.clone()
+        } else {
+            let running =
+                StateDir::locate(self.state_dir.as_deref())?.running(self.group.as_deref())?;
+            if key.is_none() {
+                key = Some(read_key(&running.key_file)?);
             }
+            running.address
         };
         let (address, scheme_tls) = strip_scheme(&address);
         let tls = self.tls || self.ca.is_some() || scheme_tls;

@@ -49,7 +49,7 @@ impl Kind {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: LsArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &LsArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
     let upstream = Upstream::new(args.connect.resolve()?);
     let mut all = Map::new();

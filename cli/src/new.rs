@@ -48,7 +48,7 @@ struct Made {
 type File = (PathBuf, String);
 
 /// Runs the command.
-pub(crate) fn run(args: NewArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &NewArgs) -> Result<ExitCode, Failure> {
     let name = PackageName::parse(&args.name).ok_or_else(|| {
         Failure::usage(format!(
             "the name {:?} does not follow {NAME_RULE}",

@@ -22,7 +22,7 @@ pub(crate) struct PokeArgs {
     /// Also try again what failed before with the same code
     #[arg(long)]
     retry: bool,
-    /// State directory of `ramen up` [default: $XDG_STATE_HOME/ramen]
+    /// State directory of `ramen up` [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }

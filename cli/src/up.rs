@@ -1,4 +1,4 @@
-//! `ramen up`: McpGroups on one machine, with the same source, deploy step and worker as on a cluster.
+//! `ramen up`: groups on one machine, with the same source, deploy step and worker as on a cluster.
 //!
 //! One task for each group ([`group`]), one for what is printed; a group that fails touches no other.
 
@@ -48,7 +48,7 @@ pub(crate) struct UpArgs {
     /// Where the worker listens; for a single group [default: a free port of 127.0.0.1, kept over restarts]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<SocketAddr>,
-    /// State directory [default: $XDG_STATE_HOME/ramen]
+    /// State directory [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -56,8 +56,8 @@ pub(crate) struct UpArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: UpArgs) -> Result<ExitCode, Failure> {
-    let plan = plan(&args)?;
+pub(crate) fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
+    let plan = plan(args)?;
     let worker = worker_bin::find()?;
     let state = StateDir::locate(args.state_dir.as_deref())?;
     let _lock = lock(&state)?;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode, Failure> {
     let code = runtime.block_on(async {
         let machine = Machine::open(state, worker)
             .map_err(|trouble| Failure::error(trouble.finding.to_string()))?;
-        supervise(&args, Arc::new(machine), plan).await
+        supervise(args, Arc::new(machine), plan).await
     });
     // A fetch may still sit in its thread; nothing waits for it.
     runtime.shutdown_background();
@@ -170,7 +170,7 @@ fn watch_file(file: &std::path::Path, board: &Board) -> Option<Changes> {
             board.remark(&format!(
                 "{} is read again only on SIGHUP: {error}",
                 file.display()
-            ))
+            ));
         })
         .ok()
 }

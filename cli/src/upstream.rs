@@ -266,7 +266,7 @@ pub fn is_transport(status: &Status) -> bool {
 pub fn transport_status(status: &Status) -> Status {
     let why = status
         .source()
-        .map_or_else(|| status.message().to_owned(), |e| root_cause(e));
+        .map_or_else(|| status.message().to_owned(), root_cause);
     Status::unavailable(format!("the connection to the worker was lost: {why}"))
 }
 

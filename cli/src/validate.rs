@@ -29,7 +29,7 @@ pub(crate) struct ValidateArgs {
     /// Allow requirements that must be built from source
     #[arg(long, conflicts_with = "no_install")]
     allow_sdist: bool,
-    /// State directory whose store of installed requirements is used [default: $XDG_STATE_HOME/ramen]
+    /// State directory whose store of installed requirements is used [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = crate::names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct ValidateArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: ValidateArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
     if !args.dir.is_dir() {
         return Err(Failure::usage(format!(
             "{} is no folder",
@@ -45,7 +45,7 @@ pub(crate) fn run(args: ValidateArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let report = match worker_bin::find() {
-        Ok(worker) => deploy(&args, worker)?,
+        Ok(worker) => deploy(args, worker)?,
         // The static half needs no other program; what only the worker checks is left out and said.
         Err(_) if args.no_install => {
             output::note("ramen-worker was not found: requirements.txt is not checked");

@@ -1,5 +1,7 @@
 //! The command line itself: help, usage errors, completion, the reference.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::process::{Command, Output};
 
 fn ramen(args: &[&str]) -> Output {

@@ -180,14 +180,14 @@ impl Pipe {
             }
             return;
         }
-        if method == "notifications/initialized" && !modern && !self.watching {
-            if let Some(handshake) = self.handshake.clone() {
-                self.watching = true;
-                let (exchange, stop) = (self.exchange.clone(), self.stop.clone());
-                tokio::spawn(
-                    stop.run_until_cancelled_owned(watch::run(exchange, handshake, framing)),
-                );
-            }
+        if method == "notifications/initialized"
+            && !modern
+            && !self.watching
+            && let Some(handshake) = self.handshake.clone()
+        {
+            self.watching = true;
+            let (exchange, stop) = (self.exchange.clone(), self.stop.clone());
+            tokio::spawn(stop.run_until_cancelled_owned(watch::run(exchange, handshake, framing)));
         }
         let exchange = self.exchange.clone();
         self.tasks
@@ -211,9 +211,9 @@ impl Pipe {
             match request.method.as_str() {
                 "initialize" => self.handshake = Some(watch::handshake(&message::params(&body))),
                 "logging/setLevel" => {
-                    self.log_level = Some(watch::log_level(&message::params(&body)))
+                    self.log_level = Some(watch::log_level(&message::params(&body)));
                 }
-                "tools/call" | "resources/read" => prelude = self.log_level.clone(),
+                "tools/call" | "resources/read" => prelude.clone_from(&self.log_level),
                 _ => {}
             }
         }

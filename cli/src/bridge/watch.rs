@@ -44,14 +44,13 @@ pub(super) async fn run(exchange: Exchange, handshake: Bytes, framing: Framing) 
         match once(&exchange, &handshake, framing).await {
             // Only a session that said something proves that the worker is well again.
             Ok(true) => backoff = FIRST_BACKOFF,
-            Ok(false) => {}
             Err(Code::Unimplemented) => {
                 exchange.no_sessions.store(true, Ordering::Relaxed);
                 return;
             }
             // Without a valid key no retry helps, and each request says so to the client anyway.
             Err(Code::Unauthenticated | Code::PermissionDenied) => backoff = MAX_BACKOFF,
-            Err(_) => {}
+            Ok(false) | Err(_) => {}
         }
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(MAX_BACKOFF);

@@ -1,6 +1,7 @@
 //! `ramen-worker deploy` as a child process: its progress lines, its report, its end.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -58,13 +59,13 @@ impl Progress {
     /// `install 3/12 4.1 MiB numpy`, for one line of a terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = self.phase.clone();
-        match self.total {
-            Some(total) => text.push_str(&format!(" {}/{total}", self.done)),
-            None if self.done > 0 => text.push_str(&format!(" {}", self.done)),
-            None => {}
+        if let Some(total) = self.total {
+            let _ = write!(text, " {}/{total}", self.done);
+        } else if self.done > 0 {
+            let _ = write!(text, " {}", self.done);
         }
         if let Some(bytes) = self.bytes {
-            text.push_str(&format!(" {}", size(bytes)));
+            let _ = write!(text, " {}", size(bytes));
         }
         if !self.message.is_empty() {
             text.push(' ');

@@ -347,7 +347,7 @@ impl Group {
                 self.tell(News::Remark(format!(
                     "{} cannot be watched: {error}",
                     dir.display()
-                )))
+                )));
             })
             .ok()
     }

@@ -13,7 +13,7 @@ use super::source::{Fetcher, Trouble};
 use crate::state::{StateDir, read_json};
 
 /// Layers are swept at most this often.
-const SWEEP: Duration = Duration::from_secs(600);
+const SWEEP: Duration = Duration::from_mins(10);
 
 /// Shared by all groups.
 pub(super) struct Machine {

@@ -182,7 +182,7 @@ impl Fetcher {
     /// Removes layers that no group needs any more.
     pub(super) async fn prune(&self, keep: &[LayerRef]) {
         /// `ramen validate` and groups of other files share the store.
-        const YOUNG: Duration = Duration::from_secs(24 * 3600);
+        const YOUNG: Duration = Duration::from_hours(24);
         if let Err(error) = self.store.prune(keep, YOUNG).await {
             tracing::warn!(error = %error, "old layers could not be removed");
         }

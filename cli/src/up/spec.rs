@@ -1,4 +1,4 @@
-//! From a file of McpGroups, or a folder, to what each group's task needs.
+//! From a file of groups, or a folder, to what each group's task needs.
 
 mod documents;
 
@@ -381,7 +381,7 @@ mod tests {
                 .contains(&("RAMEN_ALLOWED_CIDRS".to_owned(), "127.0.0.0/8".into()))
         );
         assert_eq!(a.deploy_env, [("PIP_INDEX_URL".to_owned(), "x".into())]);
-        assert!(b.keys.is_none() && b.interval == Duration::from_secs(300));
+        assert!(b.keys.is_none() && b.interval == Duration::from_mins(5));
         assert_eq!(plan.remarks.len(), 1);
         assert!(plan.remarks[0].contains("ConfigMap"));
     }

@@ -146,7 +146,7 @@ impl Board {
         let mut lines = Vec::new();
         match self.format {
             Format::Json => {
-                lines.push(serde_json::to_string(&WithFixes::of(status)).unwrap_or_default())
+                lines.push(serde_json::to_string(&WithFixes::of(status)).unwrap_or_default());
             }
             Format::Yaml => {
                 let text = serde_saphyr::to_string(&WithFixes::of(status)).unwrap_or_default();
@@ -285,7 +285,7 @@ mod tests {
         );
         assert_eq!(short("folder@abc"), "folder@abc");
         assert_eq!(age(Duration::from_secs(119)), "119s");
-        assert_eq!(age(Duration::from_secs(120)), "2m");
+        assert_eq!(age(Duration::from_mins(2)), "2m");
         assert_eq!(age(Duration::from_secs(200_000)), "2d");
     }
 

@@ -86,6 +86,12 @@ impl Changes {
     }
 }
 
+fn ends(name: &str, extension: &str) -> bool {
+    Path::new(name)
+        .extension()
+        .is_some_and(|found| found == extension)
+}
+
 /// Files that editors and interpreters write beside the real ones.
 fn is_noise(path: &Path) -> bool {
     let noisy = |part: &str| {
@@ -98,9 +104,9 @@ fn is_noise(path: &Path) -> bool {
                 | ".ruff_cache"
                 | ".venv"
                 | ".DS_Store"
-        ) || part.ends_with(".pyc")
+        ) || ends(part, "pyc")
             || part.ends_with('~')
-            || (part.starts_with('.') && part.ends_with(".swp"))
+            || (part.starts_with('.') && ends(part, "swp"))
     };
     path.components()
         .filter_map(|part| part.as_os_str().to_str())

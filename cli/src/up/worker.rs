@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(DRAIN_SECS + 5);
 /// The log of a worker is put aside beyond this size.
 const MAX_LOG: u64 = 16 * 1024 * 1024;
 /// A reload imports user code: as long as the deploy's own limit for it.
-const RELOAD_LIMIT: Duration = Duration::from_secs(300);
+const RELOAD_LIMIT: Duration = Duration::from_mins(5);
 const STATUS_LIMIT: Duration = Duration::from_secs(5);
 
 /// How to run the worker of one group.
@@ -164,9 +164,8 @@ impl Supervisor {
         let mut backoff = FIRST_BACKOFF;
         loop {
             let started = Instant::now();
-            let problem = match self.once().await {
-                None => return,
-                Some(problem) => problem,
+            let Some(problem) = self.once().await else {
+                return;
             };
             tracing::warn!(group = self.setting.group, problem, "the worker ended");
             if started.elapsed() >= STABLE {

@@ -1,5 +1,7 @@
 //! `ramen bridge` against a scripted worker: the rows of the case list that are marked B, and its own rules.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod process;
 mod server;
 

@@ -1,5 +1,7 @@
 //! `ramen up`, `validate`, `new`, `call` and `ls` with a real worker and real Python.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod files;
 mod support;
 

@@ -12,7 +12,7 @@ use crate::up::source::{Found, Stored, Trouble};
 use crate::up::status::short;
 use crate::up::worker::{Health, Worker};
 
-const MAX_PAUSE: Duration = Duration::from_secs(300);
+const MAX_PAUSE: Duration = Duration::from_mins(5);
 /// A revision whose worker ended this often in a row does not live.
 const DEATHS: u32 = 3;
 
@@ -22,7 +22,7 @@ impl Group {
             Done::Resolved(found) => self.resolved(found, worker),
             Done::Fetched(revision, stored) => self.fetched(revision, stored, worker),
             Done::Deployed(revision, inputs, report) => {
-                self.deployed(&revision, inputs, report, worker)
+                self.deployed(&revision, inputs, report, worker);
             }
             Done::Reloaded(served, loaded) => self.reloaded(&served, loaded, worker),
         }
@@ -241,6 +241,10 @@ impl Group {
         }
     }
 
+    fn now(&mut self, message: &str) {
+        message.clone_into(&mut self.status.message);
+    }
+
     /// Shows what the deploy of a tree found.
     fn show_findings(&mut self, tree: &str) {
         (self.status.errors, self.status.warnings) = self.findings_of(tree).unwrap_or_default();
@@ -257,15 +261,15 @@ impl Group {
 
     pub(super) fn kept(&mut self, kept: Kept) {
         match kept {
-            Kept::Suspended => self.status.message = "suspended".to_owned(),
+            Kept::Suspended => self.now("suspended"),
             Kept::SameTree => {
                 self.show_served();
-                self.status.message = "serving, the same code under a new revision".to_owned();
+                self.now("serving, the same code under a new revision");
             }
             Kept::UpToDate if self.status.ready => {
                 self.show_served();
                 if !self.status.message.starts_with("serving") {
-                    self.status.message = "serving".to_owned();
+                    self.now("serving");
                 }
             }
             Kept::Failed(failed) => {
@@ -300,7 +304,7 @@ impl Group {
                 && !self.status.message.starts_with("serving")
                 && self.memory.attempting.is_none()
             {
-                self.status.message = "serving".to_owned();
+                self.now("serving");
             }
         } else if let Some(problem) = &health.problem {
             self.status.message.clone_from(problem);

@@ -165,7 +165,7 @@ impl Group {
         if matches!(self.spec.source, Source::Folder(_)) {
             return;
         }
-        let spread = u32::try_from(self.sighted.elapsed().subsec_nanos() % 200).unwrap_or(100);
+        let spread = self.sighted.elapsed().subsec_nanos() % 200;
         self.look_at = Some(Instant::now() + pause * (900 + spread) / 1000);
     }
 }

@@ -1,4 +1,4 @@
-//! The YAML documents of a file: McpGroups and the Secrets they name.
+//! The YAML documents of a file: `McpGroups` and the Secrets they name.
 
 use std::collections::BTreeMap;
 
