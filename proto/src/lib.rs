@@ -1,7 +1,11 @@
 //! The gRPC contracts of Ramen, generated from `ramen/v1/*.proto`. Nothing else of ours lives here.
 
 /// `ramen.v1`: the MCP transport of seed 000 and the administration of one worker.
-#[expect(missing_docs, clippy::pedantic, reason = "generated from the protos, which are the documentation")]
+#[expect(
+    missing_docs,
+    clippy::pedantic,
+    reason = "generated from the protos, which are the documentation"
+)]
 pub mod v1 {
     tonic::include_proto!("ramen.v1");
 }
