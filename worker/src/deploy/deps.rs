@@ -174,7 +174,7 @@ impl Installer<'_> {
                     );
                     return Ok((layer, dir));
                 }
-                Err(error) if error.reason() == Reason::LayerCorrupt => {
+                Err(error) if error.needs_rebuild() => {
                     self.uv
                         .log
                         .line("ramen", &format!("{error}; installing again"));
