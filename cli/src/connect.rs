@@ -21,8 +21,8 @@ pub struct ConnectArgs {
     /// MCP key; better given by the environment (`RAMEN_MCP_KEY` works too) or --key-file
     #[arg(long, env = names::BRIDGE_KEY, hide_env_values = true, value_name = "KEY")]
     pub key: Option<String>,
-    /// File whose first line that is no comment is the MCP key
-    #[arg(long, env = names::BRIDGE_KEY_FILE, value_name = "FILE", conflicts_with = "key")]
+    /// File whose first line that is no comment is the MCP key; comes before --key
+    #[arg(long, env = names::BRIDGE_KEY_FILE, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Group: the `ramen-group` metadata, and which group of the running `ramen up`
     #[arg(long, env = names::BRIDGE_GROUP, value_name = "NAME")]
@@ -90,11 +90,11 @@ impl ConnectArgs {
 
     /// The key from the flag, the environment or the file; never shown in a message.
     fn key(&self) -> Result<Option<String>, Failure> {
-        if let Some(key) = self.key.as_ref().filter(|k| !k.is_empty()) {
-            return Ok(Some(key.clone()));
-        }
         if let Some(file) = &self.key_file {
             return read_key(file).map(Some);
+        }
+        if let Some(key) = self.key.as_ref().filter(|key| !key.is_empty()) {
+            return Ok(Some(key.clone()));
         }
         Ok(std::env::var(names::MCP_KEY)
             .ok()

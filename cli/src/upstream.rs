@@ -186,6 +186,10 @@ impl Upstream {
             Ok(reply) => return Ok(reply),
             Err(status) => status,
         };
+        // What tonic says on either side when the deadline that goes with the call has passed.
+        if status.code() == Code::Cancelled && status.message() == "Timeout expired" {
+            return Err(too_late(self.target.timeout));
+        }
         if !is_transport(&status) {
             return Err(status);
         }

@@ -6,7 +6,7 @@
 mod outcome;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -150,7 +150,8 @@ struct Group {
     retry_at: Option<Instant>,
     /// When the newest change was first heard of.
     sighted: Instant,
-    deaths: u32,
+    /// When the worker ended without being asked to, lately.
+    deaths: VecDeque<Instant>,
 }
 
 async fn run(
@@ -261,7 +262,7 @@ impl Group {
             look_at: None,
             retry_at: None,
             sighted: Instant::now(),
-            deaths: 0,
+            deaths: VecDeque::new(),
         }
     }
 
@@ -342,7 +343,7 @@ impl Group {
         let Source::Folder(dir) = &self.spec.source else {
             return None;
         };
-        Changes::of_folder(dir)
+        Changes::of_group(dir)
             .map_err(|error| {
                 self.tell(News::Remark(format!(
                     "{} cannot be watched: {error}",

@@ -16,13 +16,32 @@ pub(super) struct Changes {
     events: mpsc::UnboundedReceiver<()>,
     /// When the burst that began will have been quiet for long enough.
     quiet_at: Option<Instant>,
-    _watcher: RecommendedWatcher,
+    watcher: RecommendedWatcher,
+    /// A folder that is watched with all that is in it, whenever it is there; and whether it is watched now.
+    inner: Option<(PathBuf, bool)>,
 }
 
 impl Changes {
-    /// Watches a folder with all that is in it.
-    pub(super) fn of_folder(dir: &Path) -> notify::Result<Self> {
-        Self::watch(dir, RecursiveMode::Recursive, |path| !is_noise(path))
+    /// Watches a group: the folder itself, and `mcp/` with all that is in it.
+    pub(super) fn of_group(dir: &Path) -> notify::Result<Self> {
+        let mcp = if dir.ends_with("mcp") {
+            dir.to_owned()
+        } else {
+            dir.join("mcp")
+        };
+        let mut changes = Self::watch(dir, |path| !is_noise(path))?;
+        changes.inner = Some((mcp, false));
+        changes.follow_inner();
+        Ok(changes)
+    }
+
+    /// Watches the inner folder when it has come, and forgets it when it is gone.
+    fn follow_inner(&mut self) {
+        let Some((dir, watched)) = &mut self.inner else {
+            return;
+        };
+        *watched =
+            dir.is_dir() && (*watched || self.watcher.watch(dir, RecursiveMode::Recursive).is_ok());
     }
 
     /// Watches a file through its folder, so that a replaced file is noticed too.
@@ -32,16 +51,10 @@ impl Changes {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
         };
-        Self::watch(&folder, RecursiveMode::NonRecursive, move |path| {
-            path.file_name() == Some(&name)
-        })
+        Self::watch(&folder, move |path| path.file_name() == Some(&name))
     }
 
-    fn watch(
-        path: &Path,
-        mode: RecursiveMode,
-        wanted: impl Fn(&Path) -> bool + Send + 'static,
-    ) -> notify::Result<Self> {
+    fn watch(path: &Path, wanted: impl Fn(&Path) -> bool + Send + 'static) -> notify::Result<Self> {
         let (sender, events) = mpsc::unbounded_channel();
         let mut watcher =
             notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -59,11 +72,12 @@ impl Changes {
                     let _ = sender.send(());
                 }
             })?;
-        watcher.watch(path, mode)?;
+        watcher.watch(path, RecursiveMode::NonRecursive)?;
         Ok(Self {
             events,
             quiet_at: None,
-            _watcher: watcher,
+            watcher,
+            inner: None,
         })
     }
 
@@ -79,6 +93,7 @@ impl Changes {
                 Some(None) => std::future::pending().await,
                 None => {
                     self.quiet_at = None;
+                    self.follow_inner();
                     return;
                 }
             }
@@ -124,7 +139,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().canonicalize().unwrap();
         std::fs::create_dir(dir.join("__pycache__")).unwrap();
-        let mut changes = Changes::of_folder(&dir).unwrap();
+        let mut changes = Changes::of_group(&dir).unwrap();
         std::fs::write(dir.join("__pycache__/a.pyc"), "1").unwrap();
         std::fs::write(dir.join("a.py"), "1").unwrap();
         tokio::time::timeout(PATIENCE, changes.next())
@@ -134,10 +149,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_folder_that_comes_later_is_watched_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        let mut changes = Changes::of_group(&dir).unwrap();
+        for _ in 0..2 {
+            std::fs::create_dir_all(dir.join("mcp/tools/a")).unwrap();
+            tokio::time::timeout(PATIENCE, changes.next())
+                .await
+                .unwrap();
+            std::fs::write(dir.join("mcp/tools/a/a.py"), "1").unwrap();
+            tokio::time::timeout(PATIENCE, changes.next())
+                .await
+                .unwrap();
+            std::fs::remove_dir_all(dir.join("mcp")).unwrap();
+            tokio::time::timeout(PATIENCE, changes.next())
+                .await
+                .unwrap();
+        }
+    }
+
+    #[tokio::test]
     async fn a_wait_that_is_given_up_loses_no_change() {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().canonicalize().unwrap();
-        let mut changes = Changes::of_folder(&dir).unwrap();
+        let mut changes = Changes::of_group(&dir).unwrap();
         std::fs::write(dir.join("a.py"), "1").unwrap();
         // Given up again and again, at every point of the burst.
         let given_up = async {

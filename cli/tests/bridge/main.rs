@@ -710,3 +710,39 @@ async fn the_configuration_to_paste_holds_no_key() {
         );
     }
 }
+
+#[tokio::test]
+async fn tls_trusts_the_named_authority_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = ramen_source::testing::Authority::create(&dir.path().join("a")).unwrap();
+    let other = ramen_source::testing::Authority::create(&dir.path().join("b")).unwrap();
+    let server = Server::tls(&authority).await;
+    let (ca, wrong) = (authority.ca.to_str().unwrap(), other.ca.to_str().unwrap());
+    let health = |args: Vec<String>| async move {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        output(&[&["bridge", "--health"], &args[..]].concat()).await
+    };
+    let given = |target: &str, more: &[&str]| {
+        let mut args = vec!["--target".to_owned(), target.to_owned()];
+        args.extend(more.iter().map(ToString::to_string));
+        args
+    };
+    assert_eq!(
+        health(given(&server.address, &["--ca", ca])).await.1,
+        "SERVING\n"
+    );
+    let localhost = server.address.replace("127.0.0.1", "localhost");
+    assert_eq!(
+        health(given(&localhost, &["--tls", "--ca", ca])).await.1,
+        "SERVING\n"
+    );
+    for more in [&["--ca", wrong][..], &["--tls"], &[]] {
+        let (code, out, err) = health(given(&server.address, more)).await;
+        assert!(
+            code == Some(1) && out.is_empty() && err.contains("UNAVAILABLE"),
+            "{more:?} {code:?} {err}"
+        );
+    }
+    let mut bridge = Bridge::with(&["bridge", "--target", &server.address, "--ca", ca]);
+    assert_eq!(bridge.ask(ping("1")).await["id"], 1);
+}

@@ -57,6 +57,18 @@ impl Server {
     }
 
     pub(crate) async fn on(address: &str, sessions: bool) -> Self {
+        Self::with(address, sessions, None).await
+    }
+
+    pub(crate) async fn tls(authority: &ramen_source::testing::Authority) -> Self {
+        Self::with("127.0.0.1:0", true, Some(authority)).await
+    }
+
+    async fn with(
+        address: &str,
+        sessions: bool,
+        tls: Option<&ramen_source::testing::Authority>,
+    ) -> Self {
         let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -72,9 +84,14 @@ impl Server {
         reporter
             .set_service_status("down", tonic_health::ServingStatus::NotServing)
             .await;
-        let server = tonic::transport::Server::builder()
-            .add_service(health)
-            .add_service(service);
+        let mut builder = tonic::transport::Server::builder();
+        if let Some(tls) = tls {
+            let read = |file| std::fs::read(file).unwrap();
+            let identity = tonic::transport::Identity::from_pem(read(&tls.cert), read(&tls.key));
+            let config = tonic::transport::ServerTlsConfig::new().identity(identity);
+            builder = builder.tls_config(config).unwrap();
+        }
+        let server = builder.add_service(health).add_service(service);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

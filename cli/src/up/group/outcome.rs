@@ -13,8 +13,9 @@ use crate::up::status::short;
 use crate::up::worker::{Health, Worker};
 
 const MAX_PAUSE: Duration = Duration::from_mins(5);
-/// A revision whose worker ended this often in a row does not live.
-const DEATHS: u32 = 3;
+/// A revision whose worker ended this often within this time does not live.
+const DEATHS: usize = 3;
+const DEATHS_WITHIN: Duration = Duration::from_mins(1);
 
 impl Group {
     pub(super) fn finished(&mut self, done: Done, worker: &Worker) {
@@ -190,13 +191,13 @@ impl Group {
                     self.status.resources,
                     self.status.prompts,
                 ) = (tools, resources, prompts);
-                self.deaths = 0;
                 let fresh = self
                     .memory
                     .serving
                     .as_ref()
                     .is_none_or(|serving| serving.inputs != served.inputs);
                 if fresh {
+                    self.deaths.clear();
                     self.status.took_ms = u64::try_from(self.sighted.elapsed().as_millis()).ok();
                 }
                 if fresh || self.status.since.is_none() {
@@ -298,7 +299,6 @@ impl Group {
         self.status.address.clone_from(&health.address);
         let was_ready = std::mem::replace(&mut self.status.ready, health.serving);
         if health.serving {
-            self.deaths = 0;
             self.status.since.get_or_insert_with(Instant::now);
             if !was_ready
                 && !self.status.message.starts_with("serving")
@@ -309,13 +309,14 @@ impl Group {
         } else if let Some(problem) = &health.problem {
             self.status.message.clone_from(problem);
             if health.address.is_none() {
-                self.deaths += 1;
+                self.deaths.push_back(Instant::now());
+                self.deaths.retain(|at| at.elapsed() < DEATHS_WITHIN);
             }
             if let Some(serving) = self.memory.serving.clone() {
                 if is_layer(problem) && !self.memory.lost {
                     self.feed(Event::LayerLost, worker);
-                } else if self.deaths >= DEATHS {
-                    self.deaths = 0;
+                } else if self.deaths.len() >= DEATHS {
+                    self.deaths.clear();
                     let failure = Failure {
                         reason: Reason::HostCrashed,
                         message: problem.clone(),
