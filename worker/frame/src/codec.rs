@@ -54,8 +54,8 @@ pub struct Header {
 impl Header {
     /// Reads a header. The payload length is bounded by [`MAX_FRAME`].
     pub fn parse(bytes: [u8; HEADER_LEN]) -> Result<Self, FrameError> {
-        let [a, b, c, d, kind] = bytes;
-        let len = u32::from_le_bytes([a, b, c, d]) as usize;
+        let [length @ .., kind] = bytes;
+        let len = u32::from_le_bytes(length) as usize;
         match len {
             0 => Err(FrameError::Empty),
             n if n > MAX_FRAME => Err(FrameError::TooLong(n)),
