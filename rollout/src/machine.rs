@@ -116,7 +116,7 @@ pub fn step(memory: &mut Memory, event: Event) -> Vec<Action> {
         Event::Restarted => restarted(memory, &mut actions),
         Event::Configured(settings) => configured(memory, settings, &mut actions),
         Event::Observed(revision) => observed(memory, revision, &mut actions),
-        Event::Fetched(fetched) => on_fetched(memory, fetched, &mut actions),
+        Event::Fetched(fetched) => on_fetched(memory, &fetched, &mut actions),
         Event::FetchFailed(revision, failure) => {
             if memory.attempts(&revision.commit) {
                 let inputs = memory.unread(&revision.commit);
@@ -393,7 +393,7 @@ fn observed(memory: &mut Memory, revision: Revision, actions: &mut Vec<Action>) 
     next(memory, actions);
 }
 
-fn on_fetched(memory: &mut Memory, fetched: Fetched, actions: &mut Vec<Action>) {
+fn on_fetched(memory: &mut Memory, fetched: &Fetched, actions: &mut Vec<Action>) {
     if !memory.attempts(&fetched.revision.commit) {
         return;
     }
@@ -407,7 +407,7 @@ fn on_fetched(memory: &mut Memory, fetched: Fetched, actions: &mut Vec<Action>) 
         && serving.inputs.tree == fetched.tree
     {
         let inputs = serving.inputs.clone();
-        return deploy(memory, &fetched, inputs, true, actions);
+        return deploy(memory, fetched, inputs, true, actions);
     }
     let is_observed = |memory: &Memory| {
         memory
@@ -439,26 +439,23 @@ fn on_deployed(
         // It served, and was found to be bad while its layers were made again.
         return ended(memory, None, actions);
     }
-    match desired.filter(|_| outcome != Outcome::Failed) {
-        Some(desired) => {
-            memory.retry = None;
-            let candidate = Served {
-                revision: attempt.revision,
-                inputs,
-                desired,
-            };
-            reload(memory, candidate, attempt.repair, actions);
-        }
-        None => {
-            let failure = failure.unwrap_or_else(|| Failure {
-                reason: Reason::NothingToServe,
-                message: "nothing of the revision can be served".to_owned(),
-                transient: false,
-            });
-            let limit = memory.settings.max_retries;
-            broke_off(memory, inputs, failure, Some(limit), actions);
-        }
-    }
+    let Some(desired) = desired.filter(|_| outcome != Outcome::Failed) else {
+        let failure = failure.unwrap_or_else(|| Failure {
+            reason: Reason::NothingToServe,
+            message: "nothing of the revision can be served".to_owned(),
+            transient: false,
+        });
+        let limit = memory.settings.max_retries;
+        return broke_off(memory, inputs, failure, Some(limit), actions);
+    };
+    memory.retry = None;
+    let candidate = Served {
+        revision: attempt.revision,
+        inputs,
+        desired,
+    };
+    memory.candidate = Some(candidate.clone());
+    reload(memory, candidate, attempt.repair, actions);
 }
 
 /// An attempt failed: for good, or for now.

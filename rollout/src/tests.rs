@@ -367,7 +367,7 @@ fn serde_roundtrip(memory: &Memory) -> Memory {
 }
 
 /// What can happen to the world.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Move {
     Push(u8),
     SetBack(u8),
@@ -475,8 +475,7 @@ impl World {
                         .retain(|key| keep.iter().any(|layer| layer.key == *key));
                 }
                 Action::RetryAfter(_) => self.timers += 1,
-                Action::Resolve => {}
-                Action::Keep(_) => {}
+                Action::Resolve | Action::Keep(_) => {}
             }
         }
         self.check();
@@ -505,7 +504,7 @@ impl World {
             "the last good revision was given up"
         );
         if let Some(serving) = serving {
-            assert!(World::verdict(&serving.inputs) > 1, "something bad serves");
+            assert!(Self::verdict(&serving.inputs) > 1, "something bad serves");
             if self.memory.restoring.is_none() && !self.memory.lost {
                 assert_eq!(self.live.as_ref(), Some(&serving.inputs));
             }
@@ -547,7 +546,7 @@ impl World {
             }
             Action::Deploy { inputs, .. } => {
                 self.store.insert(inputs.tree.clone());
-                if World::verdict(&inputs) == 0 {
+                if Self::verdict(&inputs) == 0 {
                     self.bad.insert(inputs.clone());
                     self.send(Event::Deployed {
                         inputs,
@@ -565,7 +564,7 @@ impl World {
                 if lacks {
                     self.give_up_after_retries(&inputs);
                     self.send(Event::ReloadFailed(inputs, layer_gone()));
-                } else if World::verdict(&inputs) == 1 {
+                } else if Self::verdict(&inputs) == 1 {
                     self.bad.insert(inputs.clone());
                     self.send(Event::ReloadFailed(inputs, failure(false)));
                 } else {

@@ -12,11 +12,11 @@ use super::{
 use crate::{EgressSpec, McpGroupSpec, NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec};
 
 /// Defaults of fields that are absent.
-const INTERVAL: Duration = Duration::from_secs(300);
-const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
-const CALL_TIMEOUT: Duration = Duration::from_secs(120);
-const DEPLOY_TIMEOUT: Duration = Duration::from_secs(600);
-const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(300);
+const INTERVAL: Duration = Duration::from_mins(5);
+const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
+const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+const DEPLOY_TIMEOUT: Duration = Duration::from_mins(10);
+const ROLLOUT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A group that can be acted on.
 #[derive(Debug, Clone, PartialEq)]

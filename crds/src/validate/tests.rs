@@ -26,14 +26,14 @@ fn the_smallest_group_gets_its_defaults() {
     let validated = validate(&minimal("")).unwrap();
     assert_eq!(validated.name.as_str(), "demo");
     assert_eq!(validated.source.reference, RefSpec::Default);
-    assert_eq!(validated.source.interval, Duration::from_secs(300));
+    assert_eq!(validated.source.interval, Duration::from_mins(5));
     assert_eq!(validated.zones.len(), 1);
     assert_eq!(validated.zones[0].replicas, Replicas::Fixed(1));
     assert_eq!(
         (validated.worker.threads, validated.worker.max_inflight),
         (8, 256)
     );
-    assert_eq!(validated.worker.call_timeout, Duration::from_secs(120));
+    assert_eq!(validated.worker.call_timeout, Duration::from_mins(2));
     assert_eq!(validated.history, 1);
     assert!(validated.rollout.canary && validated.rollout.auto_rollback);
 }
