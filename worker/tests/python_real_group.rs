@@ -25,7 +25,7 @@ fn deploy(example: &str, dir: &Path) -> Report {
         "--progress",
         "none",
         "--group",
-        "real",
+        "real-group",
     ]);
     command
         .arg("--code-dir")

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod contract;
+mod fixtures;
 mod group;
 mod index;
 mod kit;
