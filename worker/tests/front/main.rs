@@ -1,7 +1,10 @@
 //! The front process against gRPC, with a scripted host instead of Python.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-#[expect(dead_code, reason = "shared with the tests of real Python, which use the rest")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of real Python, which use the rest"
+)]
 #[path = "../support/harness.rs"]
 mod harness;
 
@@ -11,6 +14,7 @@ mod limits;
 mod process;
 mod reload;
 mod session;
+mod tls;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -100,7 +100,10 @@ async fn run14_sigterm_answers_what_is_in_flight_and_exits_0() {
     })
     .await;
     let answer = waiting.await.unwrap();
-    assert!(answer.starts_with("TimeoutError"), "it was answered: {answer}");
+    assert!(
+        answer.starts_with("TimeoutError"),
+        "it was answered: {answer}"
+    );
     let status = tokio::time::timeout(Duration::from_secs(20), program.child.wait()).await;
     assert_eq!(status.unwrap().unwrap().code(), Some(0));
     eventually("the host is gone", async || {
