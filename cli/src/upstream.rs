@@ -261,7 +261,7 @@ fn too_late(timeout: Duration) -> Status {
 pub fn is_transport(status: &Status) -> bool {
     let local = matches!(
         status.code(),
-        Code::Unavailable | Code::Unknown | Code::Internal
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled
     );
     local && (status.source().is_some() || status.message().starts_with("Service was not ready"))
 }
