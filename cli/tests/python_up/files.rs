@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Place, Repo};
 use crate::{BROKEN, OTHER, TOOL};
 
-fn document(name: &str, bare: &Path, more: &str) -> String {
+pub(crate) fn document(name: &str, bare: &Path, more: &str) -> String {
     let url = bare.display();
     format!(
         "---\napiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata:\n  name: {name}\nspec:\n  source:\n    url: file://{url}\n    \
@@ -16,7 +16,7 @@ fn document(name: &str, bare: &Path, more: &str) -> String {
     )
 }
 
-fn call(place: &Place, group: &str) -> String {
+pub(crate) fn call(place: &Place, group: &str) -> String {
     let args = [
         "call",
         "demo_calculator_tool",
@@ -35,7 +35,7 @@ fn call(place: &Place, group: &str) -> String {
 }
 
 /// Changes the tool in the working copy, pushes, and pokes as a hook would.
-fn push(place: &Place, repo: &Repo, code: &str, group: &str) -> String {
+pub(crate) fn push(place: &Place, repo: &Repo, code: &str, group: &str) -> String {
     std::fs::write(repo.work.join(TOOL), code).unwrap();
     let commit = place.push(repo);
     let poked = place.run(&["poke", group]);

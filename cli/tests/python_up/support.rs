@@ -71,6 +71,12 @@ impl Place {
                 command.env(name, value);
             }
         }
+        if std::env::var_os("RAMEN_UV").is_none()
+            && let Some(home) = std::env::home_dir()
+        {
+            // Where `make setup` puts it.
+            command.env("RAMEN_UV", home.join(".cache/ramen/venv/bin/uv"));
+        }
         for (name, value) in [
             ("GIT_CONFIG_NOSYSTEM", "1"),
             ("GIT_CONFIG_GLOBAL", "/dev/null"),
