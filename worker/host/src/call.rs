@@ -183,7 +183,9 @@ impl Host {
                 match self.hand_to_loop(py, call, &value) {
                     Ok(()) => None,
                     Err(error) => {
+                        // An interrupt in the middle of it: the loop may have the task already.
                         self.pool.slots.end_coroutine(call);
+                        self.stop_task(py, call);
                         Some(Err(error))
                     }
                 }
@@ -201,8 +203,10 @@ impl Host {
             // SAFETY: attached; null takes an exception back that was not raised yet.
             unsafe { ffi::PyThreadState_SetAsyncExc(ident, std::ptr::null_mut()) };
         }
-        if aftermath.cancelled && !answered {
-            // Meant for the coroutine, which the loop has by now.
+        // Meant for the coroutine, which the loop has by now.
+        if !answered && aftermath.interrupted {
+            self.interrupt(py, call);
+        } else if !answered && aftermath.cancelled {
             self.pool.slots.cancel(call);
             self.tell_loop(py, "cancel", call);
         }
@@ -243,14 +247,18 @@ impl Host {
             Target::Unknown => {}
         }
         self.pool.slots.cancel(call);
-        // A task that waits is cancelled; one that blocks the loop is interrupted.
+        self.stop_task(py, call);
+    }
+
+    /// A task that waits is cancelled; one that blocks the loop is interrupted.
+    fn stop_task(&self, py: Python<'_>, call: u64) {
         let blocking = self
             .side
             .running_aio(py)
             .and_then(|aio| aio.call_method1("blocking", (call,)).ok())
             .and_then(|ident| ident.extract::<Option<u64>>().ok().flatten());
         if let Some(ident) = blocking {
-            raise_in(ident, exception);
+            raise_in(ident, self.side.interrupted(py));
         }
         self.tell_loop(py, "cancel", call);
     }

@@ -177,7 +177,9 @@ impl Channel {
             return false;
         }
         self.send(&mut outbox, false);
-        outbox.waiting() > 0
+        let left = outbox.waiting() > 0;
+        drop(outbox);
+        left || !self.settle(false)
     }
 
     /// Frames may have been put aside while this thread had the outbox: nobody else sends them.

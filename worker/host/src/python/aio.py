@@ -12,18 +12,36 @@ import _ramen_native as native
 
 loop = asyncio.new_event_loop()
 current = contextvars.ContextVar("ramen_call")
+waiting = {}
 tasks = {}
 ident = None
 
 
 def run():
     asyncio.set_event_loop(loop)
+    loop.set_exception_handler(explain)
     while True:
         try:
             loop.run_forever()
         except BaseException:
             # SystemExit and KeyboardInterrupt of a task leave run_forever; the task has them too.
-            continue
+            rescue()
+
+
+def explain(loop, context):
+    if type(context.get("exception")).__name__ == "Interrupted":
+        rescue()
+    else:
+        loop.default_exception_handler(context)
+
+
+def rescue():
+    """An interrupt that came too late for its task hit a callback of the loop: do those again."""
+    for call in list(waiting):
+        loop.call_soon(begin, call)
+    for call, task in list(tasks.items()):
+        if native.is_cancelled(call):
+            task.cancel()
 
 
 def start():
@@ -35,23 +53,29 @@ def start():
 
 def submit(call, awaitable):
     """Hand in an awaitable from any thread."""
-    loop.call_soon_threadsafe(begin, call, awaitable)
-
-
-def begin(call, awaitable):
-    context = contextvars.copy_context()
-    context.run(current.set, call)
+    waiting[call] = awaitable
     try:
+        loop.call_soon_threadsafe(begin, call)
+    except BaseException:
+        waiting.pop(call, None)
+        raise
+
+
+def begin(call):
+    awaitable = waiting.pop(call, None)
+    if awaitable is None:
+        return
+    try:
+        context = contextvars.copy_context()
+        context.run(current.set, call)
         if not asyncio.iscoroutine(awaitable):
             awaitable = wait(awaitable)
-        task = loop.create_task(awaitable, context=context)
+        task = tasks[call] = loop.create_task(awaitable, context=context)
+        task.add_done_callback(partial(done, call))
+        if native.is_cancelled(call):
+            task.cancel()
     except BaseException as error:
         native.failed(call, error)
-        return
-    tasks[call] = task
-    if native.is_cancelled(call):
-        task.cancel()
-    task.add_done_callback(partial(done, call))
 
 
 async def wait(awaitable):
@@ -85,6 +109,6 @@ def cancel_here(call):
 def blocking(call):
     """Ident of the loop's thread when this very call keeps it from turning, else ``None``."""
     task = tasks.get(call)
-    if task is not None and asyncio.tasks._current_tasks.get(loop) is task:
+    if task is not None and asyncio.current_task(loop) is task:
         return ident
     return None
