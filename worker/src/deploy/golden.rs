@@ -105,7 +105,7 @@ impl<'a> GoldenRun<'a> {
     }
 
     async fn restart(&self) -> Option<HostProcess> {
-        let (host, report) = self.importer.start(self.failed, self.listener).await.ok()?;
+        let (host, report, _) = self.importer.start(self.failed, self.listener).await.ok()?;
         report.ok().map(|_| host)
     }
 

@@ -80,7 +80,7 @@ impl Importer {
     pub(crate) async fn import(&self, listener: &Listener) -> Imported {
         let mut imported = Imported::default();
         loop {
-            let (host, result) = match self.start(&imported.failed, listener).await {
+            let (host, result, last) = match self.start(&imported.failed, listener).await {
                 Ok(started) => started,
                 Err(error) => {
                     imported.fatal = Some(host_fault(&error));
@@ -107,7 +107,15 @@ impl Importer {
                     format!("importing {}", ended(&death)),
                 )),
                 Err(error) => {
-                    imported.fatal = Some(host_fault(&error));
+                    let mut fault = host_fault(&error);
+                    let running = self.load.packages.iter();
+                    if let HostError::LoadTimeout { .. } = error
+                        && let Some(package) = running.into_iter().find(|p| Some(p.id) == last)
+                    {
+                        fault.message =
+                            format!("the deadline passed while {} was imported", package.dir);
+                    }
+                    imported.fatal = Some(fault);
                     None
                 }
             };
@@ -126,12 +134,12 @@ impl Importer {
         }
     }
 
-    /// A host with all packages but `failed`.
+    /// A host with all packages but `failed`, what it says of them, and the last one it began.
     pub(crate) async fn start(
         &self,
         failed: &BTreeMap<u32, Finding>,
         listener: &Listener,
-    ) -> Result<(HostProcess, Result<LoadReport, HostError>), HostError> {
+    ) -> Result<(HostProcess, Result<LoadReport, HostError>, Option<u32>), HostError> {
         let packages = self.load.packages.iter();
         let packages: Vec<_> = packages
             .filter(|package| !failed.contains_key(&package.id))
@@ -154,7 +162,9 @@ impl Importer {
         listener.runs(IMPORTING);
         let host = HostProcess::spawn(&self.spec).await?;
         let mut done = 0;
+        let mut last = None;
         let report = host.load(&load, limits, |id| {
+            last = Some(id);
             let name = names.get(&id).map_or("", String::as_str);
             self.progress
                 .step(Phase::Import, done, Some(total), None, name);
@@ -165,7 +175,7 @@ impl Importer {
             self.progress
                 .step(Phase::Import, total, Some(total), None, "packages imported");
         }
-        Ok((host, report))
+        Ok((host, report, last))
     }
 
     fn judge(&self, report: &LoadReport, imported: &mut Imported) {

@@ -353,7 +353,14 @@ impl Run {
         };
         self.report.timings.import_ms = millis(started);
         self.report.errors.extend(outcome.failed.values().cloned());
-        self.report.errors.extend(outcome.fatal.take());
+        if let Some(fatal) = outcome.fatal.take() {
+            // Nothing is known of any package: none may serve.
+            self.report
+                .packages
+                .iter_mut()
+                .for_each(|package| package.ok = false);
+            self.report.errors.push(fatal);
+        }
         self.report.warnings.append(&mut outcome.warnings);
 
         let started = Instant::now();

@@ -166,6 +166,26 @@ fn pkg05_imports_that_exit_sleep_spin_or_crash_are_entries_in_bounded_time() {
 }
 
 #[test]
+fn pkg05_a_deadline_that_passes_during_imports_fails_the_revision_and_names_the_package() {
+    let kit = Kit::with_tool();
+    let code = format!("import time\ntime.sleep(3600)\n{}", returns("sleeps", ""));
+    kit.tool("sleeps", &code, &json!({}));
+    let ran = kit.deploy_with(&["--timeout", "2"]);
+    assert_eq!(
+        (ran.code, ran.report.outcome),
+        (4, Outcome::Failed),
+        "{:?}",
+        ran.errors()
+    );
+    assert!(
+        ran.report.errors[0].message.contains("tools/sleeps"),
+        "{:?}",
+        ran.errors()
+    );
+    assert!(ran.serving().is_empty());
+}
+
+#[test]
 fn pkg06_what_callable_names_must_be_callable_by_keyword() {
     let kit = Kit::new();
     let one = json!({"a": {"type": "number", "description": "x"}});
