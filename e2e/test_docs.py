@@ -48,6 +48,22 @@ def test_every_example_is_what_it_says_it_is(path):
                 assert done.returncode == 0, f"{name(path)}:{block.line}: there is no `ramen {subcommand}`"
 
 
+@pytest.mark.parametrize("path", [p for p in [*FOLLOWED, *SHOWN] if "kind: McpGroup" in p.read_text()], ids=name)
+def test_every_mcp_group_that_is_shown_is_taken(path, folder):
+    for block in documents.blocks(path):
+        if block.language != "yaml" or "kind: McpGroup" not in block.text:
+            continue
+        # Nobody listens there: the document is judged, nothing is fetched.
+        text = re.sub(r"(url: )(https|ssh)://[^/\s]+", r"\1http://127.0.0.1:1", block.text)
+        (folder / "mcpgroup.yaml").write_text(text)
+        runner = documents.Runner(folder) if not (folder / "work").exists() else runner
+        try:
+            runner.start(f"ramen up -f {folder / 'mcpgroup.yaml'}", "…SourceUnreachable…", block)
+        finally:
+            runner.end()
+            runner.background.clear()
+
+
 @pytest.mark.parametrize("path", [*FOLLOWED, *SHOWN], ids=name)
 def test_every_link_within_the_repository_leads_somewhere(path):
     for target in LINK.findall(path.read_text()):

@@ -180,8 +180,9 @@ impl Up {
 
 fn group_document(url: &str, python: &str) -> String {
     format!(
-        "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata:\n  name: bench\nspec:\n  source:\n    url: {url}\n    \
-         ref:\n      branch: main\n    interval: 1h\n  runtime:\n    python: \"{python}\"\n  allowedCIDRs: [\"127.0.0.0/8\"]\n"
+        "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {{name: bench}}\nspec:\n  \
+         source:\n    url: {url}\n    ref: {{branch: main}}\n    interval: 1h\n  \
+         worker: {{python: \"{python}\"}}\n  network: {{allowedCIDRs: [127.0.0.0/8]}}\n"
     )
 }
 
