@@ -40,7 +40,7 @@ pub use reason::{Reason, Stage, errors_page};
 pub use report::{
     DesiredState, Finding, Golden, LayerRef, Outcome, PackageKind, Report, ReportPackage, Timings,
 };
-pub use requirements::{ALLOWED_OPTIONS, Requirements};
+pub use requirements::Requirements;
 pub use scan::{CallFault, Group, Resource, Tool, scan};
 pub use schema::{OutputSchema, SchemaFault};
 pub use secrets::{SecretFault, SecretTable};

@@ -122,7 +122,9 @@ reasons! {
             "Rename it: no `..`, no control characters, no `.git`, not over 255 bytes a part.";
         CaseTwins: "Two paths differ only in upper and lower case or in the Unicode form of a letter.",
             "Rename one: on macOS and Windows only one of the two can exist.";
-        TreeTooLarge: "`mcp/` holds more files or bytes than allowed, or one file is too large.",
+        FileTooLarge: "A file of a package is larger than allowed.",
+            "Keep data out of the package; load it at run time from where it lives.";
+        TreeTooLarge: "`mcp/` holds more files or bytes than allowed, or folders nest too deep.",
             "Keep data out of `mcp/`; load it at run time from where it lives.";
     }
     Contract {
@@ -171,7 +173,7 @@ reasons! {
     }
     Requirements {
         RequirementsInvalid: "A line of `requirements.txt` cannot be used.",
-            "Correct the line; `docs/reference/contract.md` lists the options that are allowed.";
+            "Correct the line; `docs/reference/requirements.md` lists what is allowed.";
         RequirementsUnsatisfiable: "No set of versions fits all requirements.",
             "Loosen one of the pins that the message names.";
         HashMismatch: "A downloaded package does not have the pinned hash.",

@@ -1,33 +1,15 @@
-//! `mcp/requirements.txt`: checked line by line, never resolved here.
-//!
-//! Paths: `-r` and `-c` are taken from the file that has them, local packages (`./libs/pkg`) from
-//! `mcp/`; both must stay within `mcp/`.
+//! `mcp/requirements.txt`, as far as a scan needs it: whether it asks for anything, for which
+//! packages, and which files it includes. Whether its lines may stand there is judged by the deploy
+//! step, which hands them to the installer.
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::{Finding, Reason, json};
-
-/// Options that may stand in a requirements file. Everything else is the installer's business and is
-/// set where the installer runs.
-pub const ALLOWED_OPTIONS: &[&str] = &[
-    "-r",
-    "--requirement",
-    "-c",
-    "--constraint",
-    "-i",
-    "--index-url",
-    "--extra-index-url",
-    "-f",
-    "--find-links",
-    "--no-index",
-    "--pre",
-    "--prefer-binary",
-    "--only-binary",
-    "--require-hashes",
-];
+use crate::json;
 
 /// Files that may include each other.
 const MAX_FILES: usize = 32;
+/// Largest of them.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,48 +24,34 @@ pub struct Requirements {
     pub names: Vec<String>,
 }
 
-/// A line with its continuations joined and its comment taken off.
-struct Line {
-    number: u32,
-    text: String,
-}
-
-fn logical_lines(text: &str) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut open: Option<Line> = None;
-    for (n, raw) in text.lines().enumerate() {
-        let number = u32::try_from(n + 1).unwrap_or(u32::MAX);
+/// Lines with their continuations joined and their comments taken off.
+fn logical_lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut open = false;
+    for raw in text.lines() {
         let comment = raw.trim_start().starts_with('#');
         let (part, goes_on) = match raw.strip_suffix('\\') {
             Some(part) if !comment => (part, true),
             _ => (raw, false),
         };
-        let mut line = open.take().unwrap_or(Line {
-            number,
-            text: String::new(),
-        });
-        if !comment {
-            line.text.push_str(part);
+        let part = if comment { "" } else { part };
+        match lines.last_mut().filter(|_| open) {
+            Some(line) => line.push_str(part),
+            None => lines.push(part.to_owned()),
         }
-        if goes_on {
-            open = Some(line);
-        } else {
-            lines.push(line);
-        }
+        open = goes_on;
     }
-    lines.extend(open);
     for line in &mut lines {
         let cut = line
-            .text
             .match_indices('#')
             .map(|(at, _)| at)
-            .find(|at| *at == 0 || line.text.as_bytes()[at - 1].is_ascii_whitespace());
+            .find(|at| *at == 0 || line.as_bytes()[at - 1].is_ascii_whitespace());
         if let Some(at) = cut {
-            line.text.truncate(at);
+            line.truncate(at);
         }
-        line.text = line.text.trim().to_owned();
+        line.trim().to_owned().clone_into(line);
     }
-    lines.retain(|line| !line.text.is_empty());
+    lines.retain(|line| !line.is_empty());
     lines
 }
 
@@ -133,106 +101,54 @@ fn inner(base: &Path, text: &str) -> Option<PathBuf> {
 }
 
 impl Requirements {
-    /// Reads `file` (a path from `root`, the `mcp` folder) and what it includes. Errors and warnings
-    /// carry path and line.
-    pub fn read(root: &Path, bytes: &[u8]) -> (Self, Vec<Finding>, Vec<Finding>) {
-        let mut walk = Walk {
-            root,
-            done: Self::default(),
-            errors: Vec::new(),
-            warnings: Vec::new(),
-        };
-        walk.file(Path::new("requirements.txt"), bytes);
-        (walk.done, walk.errors, walk.warnings)
+    /// Reads the file and what it includes; `root` is the `mcp` folder.
+    pub fn read(root: &Path, bytes: &[u8]) -> Self {
+        let mut done = Self::default();
+        done.file(root, Path::new("requirements.txt"), bytes);
+        done
     }
-}
 
-struct Walk<'r> {
-    root: &'r Path,
-    done: Requirements,
-    errors: Vec<Finding>,
-    warnings: Vec<Finding>,
-}
-
-impl Walk<'_> {
-    fn file(&mut self, file: &Path, bytes: &[u8]) {
-        let path = format!("mcp/{}", file.display());
+    fn file(&mut self, root: &Path, file: &Path, bytes: &[u8]) {
         let Ok(text) = json::decode(bytes) else {
-            let finding = Finding::group(Reason::RequirementsInvalid, "the file is not UTF-8");
-            return self.errors.push(finding.at_path(path));
+            return;
         };
         if file == Path::new("requirements.txt") {
-            text.clone_into(&mut self.done.text);
+            text.clone_into(&mut self.text);
         }
         for line in logical_lines(text) {
-            if let Err(message) = self.line(file, &line.text) {
-                self.errors.push(Finding {
-                    line: Some(line.number),
-                    ..Finding::group(Reason::RequirementsInvalid, message).at_path(&*path)
-                });
+            if !line.starts_with('-') {
+                self.wants_anything = true;
+                self.names.extend(name_of(&line));
+                continue;
             }
-            if self
-                .done
-                .names
-                .last()
-                .is_some_and(|name| name == "ramen-runtime")
-            {
-                self.done.names.pop();
-                let message = "`ramen_runtime` is built in; the installed one is never imported";
-                self.warnings.push(Finding {
-                    line: Some(line.number),
-                    ..Finding::group(Reason::ModuleReserved, message).at_path(&*path)
-                });
+            let (option, value) = split_option(&line);
+            match option {
+                "-e" | "--editable" => self.wants_anything = true,
+                "-r" | "--requirement" | "-c" | "--constraint" => self.include(root, file, value),
+                _ => {}
             }
         }
     }
 
-    fn line(&mut self, file: &Path, line: &str) -> Result<(), String> {
-        if !line.starts_with('-') {
-            self.done.wants_anything = true;
-            self.done.names.extend(name_of(line));
-            return trailing_options(line);
-        }
-        let (option, value) = split_option(line);
-        match option {
-            "-r" | "--requirement" | "-c" | "--constraint" => self.include(file, option, value),
-            "-e" | "--editable" => Err(
-                "an editable install cannot be put in an artifact; write the path without `-e`"
-                    .to_owned(),
-            ),
-            _ if ALLOWED_OPTIONS.contains(&option) => Ok(()),
-            _ => Err(format!(
-                "the option `{}` is not allowed here",
-                option.chars().take(40).collect::<String>()
-            )),
-        }
-    }
-
-    fn include(&mut self, file: &Path, option: &str, value: &str) -> Result<(), String> {
-        if value.is_empty() {
-            return Err(format!("`{option}` needs a file"));
-        }
-        let shown: String = value.chars().take(100).collect();
+    fn include(&mut self, root: &Path, file: &Path, value: &str) {
         let base = file.parent().unwrap_or(Path::new(""));
-        let path = inner(base, value)
-            .filter(|_| !value.contains("://"))
-            .ok_or_else(|| format!("`{shown}` does not lie within mcp/"))?;
+        let Some(path) = inner(base, value).filter(|_| !value.contains("://")) else {
+            return;
+        };
         let name = path.display().to_string();
-        if self.done.includes.contains(&name) || path == Path::new("requirements.txt") {
-            return Ok(());
+        let known = self.includes.contains(&name) || path == Path::new("requirements.txt");
+        if known || self.includes.len() >= MAX_FILES {
+            return;
         }
-        if self.done.includes.len() >= MAX_FILES {
-            return Err(format!("more than {MAX_FILES} files are included"));
-        }
-        let full = self.root.join(&path);
+        let full = root.join(&path);
         let bytes = match std::fs::symlink_metadata(&full) {
-            Ok(meta) if meta.is_file() && meta.len() <= 1 << 20 => std::fs::read(&full).ok(),
+            Ok(meta) if meta.is_file() && meta.len() <= MAX_BYTES => std::fs::read(&full).ok(),
             _ => None,
         };
-        let bytes = bytes.ok_or_else(|| format!("`{shown}` is not a file that can be read"))?;
-        self.done.includes.push(name);
-        self.file(&path, &bytes);
-        Ok(())
+        if let Some(bytes) = bytes {
+            self.includes.push(name);
+            self.file(root, &path, &bytes);
+        }
     }
 }
 
@@ -252,28 +168,11 @@ fn split_option(line: &str) -> (&str, &str) {
     (option, value)
 }
 
-/// Options behind a requirement: only hashes.
-fn trailing_options(line: &str) -> Result<(), String> {
-    let bad = line
-        .split_whitespace()
-        .skip(1)
-        .find(|word| word.starts_with("--") && !word.starts_with("--hash"));
-    match bad {
-        None => Ok(()),
-        Some(word) => {
-            let word: String = word.chars().take(40).collect();
-            Err(format!(
-                "the option `{word}` is not allowed behind a requirement"
-            ))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Requirements, Vec<Finding>, Vec<Finding>) {
+    fn read(text: &str) -> Requirements {
         let dir = tempfile::tempdir().unwrap();
         Requirements::read(dir.path(), text.as_bytes())
     }
@@ -281,11 +180,11 @@ mod tests {
     #[test]
     fn req01_any_way_of_writing_lines_is_read() {
         let text = "\u{feff}# c\r\n\r\nnumpy>=2 # why\r\nRequests[socks] \\\r\n  >=2,<3\r\na_b.c==1 \\\n --hash=sha256:00\ngit+https://x/y@z#egg=y";
-        let (requirements, errors, _) = read(text);
-        assert_eq!(errors, []);
+        let requirements = read(text);
         assert!(requirements.wants_anything);
         assert_eq!(requirements.names, ["numpy", "requests", "a-b-c"]);
-        assert!(!read("# only\n\n").0.wants_anything);
+        assert!(!read("# only\n\n--pre\n").wants_anything);
+        assert!(read("-e ./libs/x").wants_anything);
     }
 
     #[test]
@@ -298,47 +197,9 @@ mod tests {
             "six\n-r ../requirements.txt\n",
         )
         .unwrap();
-        let text = b"-r more/extra.txt\n./libs/pkg\n-e ./libs/pkg\n-r ../up.txt\n-r https://x/y\n";
-        let (requirements, errors, _) = Requirements::read(dir.path(), text);
+        let text = b"-rmore/extra.txt\n./libs/pkg\n-r ../up.txt\n-r https://x/y\n--requirement=/etc/passwd\n";
+        let requirements = Requirements::read(dir.path(), text);
         assert_eq!(requirements.includes, ["more/extra.txt", "more/deep.txt"]);
         assert_eq!(requirements.names, ["six"]);
-        let places: Vec<_> = errors
-            .iter()
-            .map(|e| (e.path.as_deref().unwrap(), e.line.unwrap()))
-            .collect();
-        assert_eq!(
-            places,
-            [
-                ("mcp/more/extra.txt", 2),
-                ("mcp/requirements.txt", 3),
-                ("mcp/requirements.txt", 4),
-                ("mcp/requirements.txt", 5),
-            ]
-        );
-    }
-
-    #[test]
-    fn req09_a_requirement_of_the_built_in_module_is_remarked_on() {
-        let (_, errors, warnings) = read("ramen_runtime==1\nnumpy\n");
-        assert_eq!(errors, []);
-        assert_eq!(
-            (warnings[0].reason, warnings[0].line),
-            (Reason::ModuleReserved, Some(1))
-        );
-    }
-
-    #[test]
-    fn req10_options_are_the_listed_ones() {
-        let good = "--extra-index-url https://x/simple\n--find-links=./wheels\n--pre\n-i https://y\n-f w\n--only-binary :all:\n";
-        assert_eq!(read(good).1, []);
-        let (_, errors, _) =
-            read("six\n--trusted-host x\n\nnumpy --global-option=y\n--no-binary :all:\n");
-        let lines: Vec<_> = errors.iter().map(|e| e.line.unwrap()).collect();
-        assert_eq!(lines, [2, 4, 5]);
-        assert!(
-            errors
-                .iter()
-                .all(|e| e.reason == Reason::RequirementsInvalid)
-        );
     }
 }

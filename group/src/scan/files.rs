@@ -11,10 +11,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 pub(super) fn load(group: &mut Group, tree: &Tree) {
     if let Some(bytes) = read(group, tree, "requirements.txt", Reason::RequirementsInvalid) {
-        let (requirements, mut errors, mut warnings) = Requirements::read(&group.root, &bytes);
-        group.errors.append(&mut errors);
-        group.warnings.append(&mut warnings);
-        group.requirements = Some(requirements);
+        group.requirements = Some(Requirements::read(&group.root, &bytes));
     }
     if let Some(bytes) = read(group, tree, "env.yaml", Reason::EnvInvalid) {
         let (env, errors) = EnvFile::parse(&bytes);
