@@ -27,6 +27,10 @@ const CALCULATOR: &str = "def run(var1, var2, func):\n    \
 const ECHO: &str = "def run(rows): return rows\n";
 const ASYNC: &str = "async def run(): return 1\n";
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a tool that does one thing after the other"
+)]
 fn main() {
     let host = std::env::args().nth(1).unwrap();
     let seconds = std::env::args()

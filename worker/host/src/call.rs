@@ -32,7 +32,7 @@ use crate::{
 
 const DEFAULT_THREADS: usize = 8;
 const MAX_THREADS: usize = 256;
-/// As the main thread has: deep recursion in Python must end as RecursionError, not as a crash.
+/// As the main thread has: deep recursion in Python must end as `RecursionError`, not as a crash.
 const STACK: usize = 8 * 1024 * 1024;
 
 static HOST: OnceLock<Host> = OnceLock::new();

@@ -178,17 +178,14 @@ impl Encoder<'_> {
             self.text(text)?;
             return Ok(false);
         }
-        match key_text(key)? {
-            Some(text) => string(self.out, &text),
-            None => {
-                let kind = key.get_type();
-                let message = format!(
-                    "keys must be str, int, float, bool or None, not {}",
-                    kind.name()?.to_string_lossy()
-                );
-                return Err(PyTypeError::new_err(message));
-            }
-        }
+        let Some(text) = key_text(key)? else {
+            let kind = key.get_type();
+            return Err(PyTypeError::new_err(format!(
+                "keys must be str, int, float, bool or None, not {}",
+                kind.name()?.to_string_lossy()
+            )));
+        };
+        string(self.out, &text);
         Ok(true)
     }
 

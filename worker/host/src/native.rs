@@ -148,10 +148,6 @@ fn is_cancelled(call: u64) -> bool {
 
 /// A coroutine gave its result.
 #[pyfunction]
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the signature that Python calls"
-)]
 fn finished(py: Python<'_>, call: u64, result: Bound<'_, PyAny>) {
     if let Some(host) = Host::get() {
         host.end_coroutine(py, call, Ok(result));

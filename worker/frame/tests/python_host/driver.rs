@@ -319,7 +319,7 @@ impl Host {
                     FromHost::Stats(stats) => Event::Stats(stats),
                 });
             }
-            let mut buffer = [0; 65536];
+            let mut buffer = [0; 16384];
             let read = self
                 .socket
                 .read(&mut buffer)

@@ -109,7 +109,7 @@ const VALUES: &[(&str, &str, &str)] = &[
 fn res03_and_res05_values_of_published_libraries_follow_the_written_rules() {
     let mut source = "def run(name):\n    return globals()[name]()\n\n".to_owned();
     for (name, body, _) in VALUES {
-        source.push_str(&format!("def {name}():\n    {body}\n\n"));
+        source += &["def ", name, "():\n    ", body, "\n\n"].concat();
     }
     source.push_str(
         "def nan():\n    import numpy as np\n    return np.array([1, float('nan')])\n\n\

@@ -6,6 +6,11 @@
     unsafe_code,
     reason = "starts the host with its socket on file descriptor 3"
 )]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test and its helpers, spread over files"
+)]
 
 mod behaviour;
 mod coroutines;

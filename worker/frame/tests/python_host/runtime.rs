@@ -102,10 +102,10 @@ fn progress_and_log_reach_the_caller_of_the_very_call() {
         for event in host.events.drain(..) {
             match event {
                 Event::Progress(of, update) => {
-                    seen.push((of, serde_json::to_value(update).unwrap()))
+                    seen.push((of, serde_json::to_value(update).unwrap()));
                 }
                 Event::Log(of, entry) => {
-                    seen.push((of, json!([entry.level, entry.logger, entry.data.get()])))
+                    seen.push((of, json!([entry.level, entry.logger, entry.data.get()])));
                 }
                 _ => {}
             }
