@@ -23,6 +23,8 @@ use crate::metrics::Metrics;
 use crate::service::{self, Front};
 use crate::{page, telemetry};
 
+/// How long the answers of calls that were cut off may take to be sent.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How often the desired-state file is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The first pause before a revision that did not load for a passing reason is tried again.
@@ -239,6 +241,9 @@ impl Worker {
         };
         if tokio::time::timeout(drain, drained).await.is_err() {
             tracing::warn!(calls = gate.in_flight.taken(), "the drain time is over");
+            // The calls that are left lose their hosts; their callers are told so.
+            manager.end().await;
+            let _ = tokio::time::timeout(LAST_ANSWERS, &mut serving).await;
         }
         serving.abort();
         for helper in helpers {
