@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ramen_redact::Secret;
+
 use crate::json::{self, Kind, Reader, Text};
 
 /// What every secret's variable starts with.
@@ -30,7 +32,7 @@ pub struct SecretFault {
 pub struct SecretTable {
     group: String,
     /// Upper-cased name → variable and value.
-    values: BTreeMap<String, (String, Box<str>)>,
+    values: BTreeMap<String, (String, Secret)>,
     trimmed: Vec<String>,
 }
 
@@ -86,7 +88,7 @@ impl SecretTable {
             }
             table
                 .values
-                .insert(env_part(name), (variable.clone(), kept.into()));
+                .insert(env_part(name), (variable.clone(), Secret::from(kept)));
         }
         table
     }
@@ -100,7 +102,7 @@ impl SecretTable {
     pub fn vars(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values
             .values()
-            .map(|(variable, value)| (&**variable, &**value))
+            .map(|(variable, value)| (&**variable, value.expose().as_str()))
     }
 
     /// Names of variables whose value ended in a line break.
@@ -118,7 +120,7 @@ impl SecretTable {
         path.strip_prefix(&*self.group)
             .and_then(|rest| rest.strip_prefix('.'))
             .and_then(|name| self.values.get(&env_part(name)))
-            .map(|(_, value)| &**value)
+            .map(|(_, value)| value.expose().as_str())
             .ok_or_else(|| SecretFault {
                 reference: format!("{{{{${}}}}}", path.get(..MAX_QUOTED).unwrap_or(path)),
             })
