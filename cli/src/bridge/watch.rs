@@ -37,11 +37,12 @@ pub(super) fn log_level(params: &RawValue) -> Bytes {
 /// Keeps the session until the worker says that it has none. Ends when the future is dropped.
 pub(super) async fn run(exchange: Exchange, handshake: Bytes, framing: Framing) {
     let mut backoff = FIRST_BACKOFF;
+    let mut lost = false;
     loop {
         if exchange.no_sessions.load(Ordering::Relaxed) {
             return;
         }
-        match once(&exchange, &handshake, framing).await {
+        match once(&exchange, &handshake, framing, &mut lost).await {
             // Only a session that said something proves that the worker is well again.
             Ok(true) => backoff = FIRST_BACKOFF,
             Err(Code::Unimplemented) => {
@@ -57,24 +58,45 @@ pub(super) async fn run(exchange: Exchange, handshake: Bytes, framing: Framing) 
     }
 }
 
-async fn once(exchange: &Exchange, handshake: &Bytes, framing: Framing) -> Result<bool, Code> {
+/// One session to its end. When one was lost before, whatever can change is announced: it may have changed in between.
+async fn once(
+    exchange: &Exchange,
+    handshake: &Bytes,
+    framing: Framing,
+    lost: &mut bool,
+) -> Result<bool, Code> {
     let first = vec![handshake.clone(), Bytes::from_static(INITIALIZED)];
-    let mut session = exchange
-        .upstream
-        .session(first)
-        .await
-        .map_err(|status| status.code())?;
+    let opened = exchange.upstream.session(first).await;
+    let mut session = opened.map_err(|status| status.code())?;
+    let announce = std::mem::replace(lost, true);
     let mut heard = false;
-    while let Some(message) = session
-        .incoming
-        .message()
-        .await
-        .map_err(|status| status.code())?
-    {
-        heard = true;
-        if let Ok(Message::Notification { .. }) = parse(&message.body) {
-            exchange.write(framing, &one_line(&message.body)).await;
+    loop {
+        let message = session.incoming.message().await;
+        let Some(message) = message.map_err(|status| status.code())? else {
+            return Ok(heard);
+        };
+        match parse(&message.body) {
+            Ok(Message::Notification { .. }) => {
+                exchange.write(framing, &one_line(&message.body)).await;
+            }
+            Ok(Message::Response(_)) if announce && !heard => {
+                for notification in announcements(&message.body) {
+                    exchange.write(framing, notification.as_bytes()).await;
+                }
+            }
+            _ => {}
         }
+        heard = true;
     }
-    Ok(heard)
+}
+
+/// `list_changed` for each list that the worker says can change.
+fn announcements(initialized: &[u8]) -> Vec<String> {
+    let answer: serde_json::Value = serde_json::from_slice(initialized).unwrap_or_default();
+    let capabilities = &answer["result"]["capabilities"];
+    let changing = ["tools", "resources", "prompts"].into_iter();
+    changing
+        .filter(|list| capabilities[list]["listChanged"] == true)
+        .map(|list| format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#))
+        .collect()
 }

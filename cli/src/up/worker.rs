@@ -233,9 +233,6 @@ impl Supervisor {
     fn command(&self) -> std::io::Result<Command> {
         let (dir, setting) = (&self.dir, &self.setting);
         let log = dir.worker_log();
-        if std::fs::metadata(&log).is_ok_and(|meta| meta.len() > MAX_LOG) {
-            std::fs::rename(&log, log.with_extension("log.1"))?;
-        }
         let log = append(&log)?;
         let mut command = Command::new(&setting.program);
         command
@@ -308,7 +305,22 @@ impl Supervisor {
         });
         loop {
             let serving = self.ask(&address).await;
+            self.bound_log();
             tokio::time::sleep(if serving { ASK_SERVING } else { ASK_STARTING }).await;
+        }
+    }
+
+    /// Puts a log that grew too large aside; what is written in between is lost.
+    fn bound_log(&self) {
+        let log = self.dir.worker_log();
+        if std::fs::metadata(&log).is_ok_and(|meta| meta.len() > MAX_LOG) {
+            let emptied = std::fs::copy(&log, log.with_extension("log.1"))
+                .and_then(|_| append(&log))
+                // The worker appends: it goes on at the new end.
+                .and_then(|file| file.set_len(0));
+            if let Err(error) = emptied {
+                tracing::warn!(error = %error, "the worker's log cannot be put aside");
+            }
         }
     }
 

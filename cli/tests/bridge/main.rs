@@ -545,6 +545,30 @@ async fn both_eras_share_one_pipe_and_legacy_clients_hear_of_changes() {
 }
 
 #[tokio::test]
+async fn a_legacy_client_hears_of_what_may_have_changed_while_the_worker_was_away() {
+    let mut server = Server::start().await;
+    let address = server.address.clone();
+    let mut bridge = Bridge::start(&address);
+    bridge
+        .ask(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#)
+        .await;
+    bridge
+        .line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        .await;
+    server
+        .seen
+        .until(|s| s.sessions.lock().unwrap().len() == 2)
+        .await;
+    server.kill().await;
+    let _again = Server::on(&address, true).await;
+    assert_eq!(
+        bridge.read().await["method"],
+        "notifications/tools/list_changed"
+    );
+    assert_eq!(bridge.ask(ping("2")).await["id"], 2);
+}
+
+#[tokio::test]
 async fn a_listen_lasts_until_it_is_cancelled() {
     let server = Server::start().await;
     let mut bridge = Bridge::start(&server.address);

@@ -195,6 +195,9 @@ impl Script {
                 self.tool(call.name, call.arguments).await?
             }
             "tools/list" => TOOLS.to_owned(),
+            "initialize" => {
+                r#"{"capabilities":{"tools":{"listChanged":true},"prompts":{}}}"#.to_owned()
+            }
             "junk" => return Ok(Bytes::from_static(b"not json\nat all")),
             "other" => {
                 return Ok(Bytes::from_static(
