@@ -6,6 +6,7 @@
 //! host for each call, bounds what each carries, and replaces what dies.
 
 mod channel;
+mod fate;
 mod output;
 pub mod pool;
 
@@ -15,10 +16,8 @@ mod spawner;
 
 pub(crate) use channel::lock;
 pub use channel::{CallHandle, CallOptions, HostEvent, Reply};
-pub use process::{
-    CallError, Death, EndCause, HostError, HostProcess, HostSpec, LoadLimits, OutputLine,
-    host_program,
-};
+pub use fate::{CallError, Death, EndCause, HostError};
+pub use process::{HostProcess, HostSpec, LoadLimits, OutputLine, host_program};
 pub use ramen_frame::{
     Load, LoadPackage, Loaded as LoadReport, LoadedPackage, PackageKind, Stats,
     Status as ReplyStatus,

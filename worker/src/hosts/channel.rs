@@ -6,33 +6,24 @@
 //! table leaves it only when the host answered or died, so a caller that went away never frees a
 //! slot that the host still uses.
 
+mod ladder;
+
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use ramen_frame::{Decoder, FrameError, FromHost, Load, Log, Progress, Stats, Status, ToHost};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::process::{CallError, Death};
+use super::fate::{CallError, Death};
 use super::socket::Socket;
 
 /// Most bytes that wait for a host that does not read.
 const MAX_BACKLOG: usize = 64 * 1024 * 1024;
 /// A buffer that grew over this is given back when it is empty.
 const KEEP_BUFFER: usize = 256 * 1024;
-
-/// From a caller's leaving to the interrupt, when the deadline has not passed yet.
-pub(crate) const INTERRUPT_AFTER: Duration = Duration::from_millis(50);
-/// From a caller's leaving to the end of the host, when the deadline has not passed yet.
-pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// From the deadline to the end of the host.
-pub(crate) const DEADLINE_GRACE: Duration = Duration::from_millis(250);
-/// What the other calls of a host that must end get on top.
-pub(crate) const BYSTANDER_GRACE: Duration = Duration::from_secs(1);
-/// How often a host that must end is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The `RESULT` of one call.
 #[derive(Debug, Clone)]
@@ -184,14 +175,6 @@ pub(super) struct Channel {
     left: Notify,
     broken: AtomicBool,
     observer: OnceLock<Weak<dyn Observer>>,
-}
-
-/// What the watcher of callers that left must do now.
-#[derive(Default)]
-pub(super) struct Ladder {
-    pub(super) condemn: bool,
-    pub(super) kill: bool,
-    pub(super) next: Option<Instant>,
 }
 
 impl Channel {
@@ -472,86 +455,6 @@ impl Channel {
 
     pub(super) async fn somebody_left(&self) {
         self.left.notified().await;
-    }
-
-    /// Looks for callers that left, sends `CANCEL` and `INTERRUPT` as they fall due, and says what
-    /// must happen to the host.
-    pub(super) fn climb(&self, now: Instant) -> Ladder {
-        let mut cancels = Vec::new();
-        let mut interrupts = Vec::new();
-        let mut ladder = Ladder::default();
-        {
-            let mut table = lock(&self.table);
-            let running = table.running;
-            let mut gone = 0;
-            let mut first_end: Option<Instant> = None;
-            let mut due = |at: Instant| {
-                ladder.next = Some(ladder.next.map_or(at, |next| next.min(at)));
-            };
-            for pending in table.entries.iter_mut().flatten() {
-                if !pending.reply.is_closed() {
-                    continue;
-                }
-                gone += 1;
-                let call = pending.call;
-                let deadline = pending.options.deadline;
-                let late = deadline.is_some_and(|deadline| deadline <= now);
-                let left = pending.left.get_or_insert_with(|| {
-                    cancels.push(call);
-                    Left {
-                        at: now,
-                        interrupted: false,
-                    }
-                });
-                if !left.interrupted {
-                    let at = if late { now } else { left.at + INTERRUPT_AFTER };
-                    if at <= now {
-                        left.interrupted = true;
-                        interrupts.push(call);
-                    } else {
-                        due(at);
-                    }
-                }
-                let mut end = left.at + CANCEL_GRACE;
-                if let Some(deadline) = deadline {
-                    end = end.min(deadline.max(left.at) + DEADLINE_GRACE);
-                }
-                first_end = Some(first_end.map_or(end, |first| first.min(end)));
-            }
-            if first_end.is_none() && table.condemned {
-                // The call came back after all, but its place was given away.
-                ladder.kill = running == 0;
-                due(now + LOOK_AGAIN);
-            }
-            if let Some(end) = first_end {
-                if end > now {
-                    due(end);
-                } else {
-                    ladder.condemn = !table.condemned;
-                    table.condemned = true;
-                    let last = end + BYSTANDER_GRACE;
-                    if gone == running || last <= now {
-                        ladder.kill = true;
-                    } else {
-                        // Also looks again when the bystanders are done.
-                        due(last.min(now + LOOK_AGAIN));
-                    }
-                }
-            }
-        }
-        for call in cancels {
-            // A frame of fixed size always fits; a dead host is seen elsewhere.
-            let _ = self.send(&ToHost::Cancel(call));
-        }
-        for call in interrupts {
-            let _ = self.send(&ToHost::Interrupt(call));
-        }
-        if ladder.condemn
-            && let Some(observer) = self.observer()
-        {
-            observer.condemned(self);
-        }
-        ladder
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod breaker;
 mod seat;
+mod state;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,10 @@ use ramen_frame::{Load, Loaded};
 use tokio::sync::{Notify, watch};
 
 use super::channel::{Answer, CallOptions, Channel, Observer, Pending, Reply, lock};
-use super::process::{CallError, Death, HostError, HostProcess, HostSpec, LoadLimits};
+use super::fate::{CallError, Death, HostError};
+use super::process::{HostProcess, HostSpec, LoadLimits};
 use breaker::Breaker;
+use state::{Seat, State};
 
 /// What is told of hosts that ended, for the metrics.
 pub type OnRestart = Arc<dyn Fn(&Death) + Send + Sync>;
@@ -84,21 +87,6 @@ pub struct SeatStatus {
     pub rss: u64,
     /// `starting`, `ready`, `draining` or `dead`.
     pub state: &'static str,
-}
-
-#[derive(Default)]
-struct Seat {
-    host: Option<Arc<HostProcess>>,
-    running: usize,
-    served: u64,
-    restarts: u64,
-    failures: u32,
-}
-
-struct State {
-    seats: Vec<Seat>,
-    queue: VecDeque<(Pending, Bytes)>,
-    breaker: Breaker,
 }
 
 /// The hosts of one generation.
@@ -417,56 +405,6 @@ impl Pool {
             }
         }))
         .await;
-    }
-}
-
-impl State {
-    /// A host with room, the place in it taken.
-    fn pick(&mut self, threads: usize) -> Option<Arc<HostProcess>> {
-        if !self.queue.is_empty() {
-            return None;
-        }
-        let (index, _) = self.roomiest(threads)?;
-        let seat = self.seats.get_mut(index)?;
-        seat.running += 1;
-        seat.host.clone()
-    }
-
-    fn roomiest(&self, threads: usize) -> Option<(usize, usize)> {
-        let (index, seat) = self
-            .seats
-            .iter()
-            .enumerate()
-            .filter(|(_, seat)| seat.host.is_some() && seat.running < threads)
-            .min_by_key(|(_, seat)| seat.running)?;
-        Some((index, threads - seat.running))
-    }
-
-    fn ready(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.host.is_some()).count()
-    }
-
-    /// Every place is empty and failed more than once: waiting makes no sense.
-    fn hopeless(&self) -> bool {
-        self.seats
-            .iter()
-            .all(|seat| seat.host.is_none() && seat.failures >= 2)
-    }
-
-    fn seat_of(&mut self, channel: &Channel) -> Option<(usize, &mut Seat)> {
-        self.seats.iter_mut().enumerate().find(|(_, seat)| {
-            seat.host
-                .as_ref()
-                .is_some_and(|host| std::ptr::eq(&raw const **host.channel(), channel))
-        })
-    }
-
-    /// Empties the place of a host that takes no calls; its keeper sees to the rest.
-    fn unseat(&mut self, channel: &Channel) {
-        if let Some((_, seat)) = self.seat_of(channel) {
-            seat.host = None;
-            seat.running = 0;
-        }
     }
 }
 

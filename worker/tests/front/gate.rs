@@ -166,7 +166,7 @@ async fn keys_are_read_again_without_a_restart() {
         running
             .metric("ramen_gate_refusals_total{reason=\"wrong_key\"}")
             .await
-            >= 2.0
+            >= 2
     );
 }
 

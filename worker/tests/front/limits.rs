@@ -113,7 +113,7 @@ async fn run19_one_call_too_many_is_refused_at_once_and_health_answers() {
         })
         .into();
     eventually("both places are taken", async || {
-        (running.metric("ramen_in_flight ").await == 2.0).then_some(())
+        (running.metric("ramen_in_flight ").await == 2).then_some(())
     })
     .await;
     let status = client.try_tool("seen", json!({})).await.unwrap_err();
@@ -143,7 +143,7 @@ async fn run19_one_call_too_many_is_refused_at_once_and_health_answers() {
         wait.abort();
     }
     eventually("the places are free again", async || {
-        (running.metric("ramen_in_flight ").await == 0.0).then_some(())
+        (running.metric("ramen_in_flight ").await == 0).then_some(())
     })
     .await;
     client.text("seen", json!({})).await;
@@ -168,7 +168,7 @@ async fn calls_that_wait_for_a_thread_start_when_one_is_free() {
         async move { client.tool("until_cancelled", json!({})).await }
     });
     eventually("the thread is taken", async || {
-        (running.metric("ramen_in_flight ").await == 1.0).then_some(())
+        (running.metric("ramen_in_flight ").await == 1).then_some(())
     })
     .await;
     let waiting = tokio::spawn({
@@ -176,7 +176,7 @@ async fn calls_that_wait_for_a_thread_start_when_one_is_free() {
         async move { client.text("echo", json!({})).await }
     });
     eventually("one waits", async || {
-        (running.metric("ramen_in_flight ").await == 2.0).then_some(())
+        (running.metric("ramen_in_flight ").await == 2).then_some(())
     })
     .await;
     assert!(!waiting.is_finished());

@@ -109,7 +109,7 @@ async fn a_revision_that_does_not_load_never_replaces_one_that_serves() {
         running
             .metric("ramen_reloads_total{outcome=\"refused\"}")
             .await,
-        3.0
+        3
     );
 }
 
@@ -178,7 +178,7 @@ async fn calls_of_the_old_generation_end_in_it_and_its_hosts_go() {
         async move { client.try_tool("wait", json!({})).await }
     });
     eventually("it waits", async || {
-        (running.metric("ramen_in_flight ").await == 1.0).then_some(())
+        (running.metric("ramen_in_flight ").await == 1).then_some(())
     })
     .await;
     running.load(&group(&["pid"]), "two").await;

@@ -226,7 +226,7 @@ async fn calls_in_flight_are_answered_after_the_client_is_done_sending() {
     session.send(&call(1, "wait", json!({}))).await;
     session.finish();
     eventually("the call is there", async || {
-        (running.metric("ramen_in_flight ").await == 1.0).then_some(())
+        (running.metric("ramen_in_flight ").await == 1).then_some(())
     })
     .await;
     client.text("release", json!({})).await;
@@ -245,7 +245,7 @@ async fn a_client_that_goes_away_takes_its_calls_with_it() {
     session.send(&call(1, "until_cancelled", json!({}))).await;
     session.send(&call(2, "until_cancelled", json!({}))).await;
     eventually("both run", async || {
-        (running.metric("ramen_in_flight ").await == 2.0).then_some(())
+        (running.metric("ramen_in_flight ").await == 2).then_some(())
     })
     .await;
     drop(session);
@@ -258,7 +258,7 @@ async fn a_client_that_goes_away_takes_its_calls_with_it() {
     })
     .await;
     eventually("the session is closed", async || {
-        (running.metric("ramen_sessions ").await == 0.0).then_some(())
+        (running.metric("ramen_sessions ").await == 0).then_some(())
     })
     .await;
 }

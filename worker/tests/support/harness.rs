@@ -239,12 +239,12 @@ impl Running {
         self.worker.take().unwrap().stop().await;
     }
 
-    /// The value of a metric's line.
-    pub(crate) async fn metric(&self, line: &str) -> f64 {
+    /// The value of a counter's or gauge's line; 0 while there is none.
+    pub(crate) async fn metric(&self, line: &str) -> u64 {
         let text = scrape(self.metrics).await;
         text.lines()
             .find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
-            .unwrap_or(0.0)
+            .unwrap_or(0)
     }
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn with_admin_key<T>(message: T) -> Request<T> {
 /// Speaks JSON-RPC through `Mcp/Call` and `Mcp/Session`.
 #[derive(Clone)]
 pub(crate) struct Client {
-    client: McpClient<Channel>,
+    inner: McpClient<Channel>,
     key: Option<String>,
     pub(crate) metadata: Vec<(&'static str, String)>,
     pub(crate) timeout: Option<Duration>,
@@ -289,7 +289,7 @@ impl Client {
             .max_decoding_message_size(64 << 20)
             .max_encoding_message_size(64 << 20);
         Self {
-            client,
+            inner: client,
             key: key.map(str::to_owned),
             metadata: Vec::new(),
             timeout: None,
@@ -314,7 +314,7 @@ impl Client {
     /// One message as bytes, and the bytes of the answer.
     pub(crate) async fn raw(&self, body: impl Into<Bytes>) -> Result<Bytes, Status> {
         let request = self.request(JsonRpc { body: body.into() });
-        let mut client = self.client.clone();
+        let mut client = self.inner.clone();
         let answer = tokio::time::timeout(LONG, client.call(request)).await;
         answer
             .expect("an answer before the hang guard")
@@ -362,7 +362,7 @@ impl Client {
         let (sender, receiver) = mpsc::channel(64);
         let outgoing = tokio_stream::wrappers::ReceiverStream::new(receiver);
         let incoming = self
-            .client
+            .inner
             .clone()
             .session(self.request(outgoing))
             .await
@@ -375,6 +375,7 @@ impl Client {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`json!` at every call")]
 pub(crate) fn call(id: impl Into<Value>, name: &str, arguments: Value) -> Value {
     json!({
         "jsonrpc": "2.0", "id": id.into(), "method": "tools/call",
@@ -435,14 +436,14 @@ impl Session {
 
 /// Where the programs are.
 pub(crate) fn bin_dir() -> PathBuf {
-    match std::env::var_os("RAMEN_BIN_DIR") {
-        Some(dir) => dir.into(),
-        None => {
+    std::env::var_os("RAMEN_BIN_DIR").map_or_else(
+        || {
             // …/target/debug/deps/<test>
             let exe = std::env::current_exe().unwrap();
             exe.parent().unwrap().parent().unwrap().to_path_buf()
-        }
-    }
+        },
+        PathBuf::from,
+    )
 }
 
 /// The hosts with real Python.

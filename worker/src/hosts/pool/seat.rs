@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 use super::{Pool, PoolError, PoolSpec};
-use crate::hosts::process::{Death, EndCause, HostProcess};
+use crate::hosts::fate::{Death, EndCause};
+use crate::hosts::process::HostProcess;
 
 /// How often the memory of a host is looked at.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
