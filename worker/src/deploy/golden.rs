@@ -1,12 +1,13 @@
 //! Golden calls: `mcp/tests.yaml` through the same checks and the same rendering as a client's call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ramen_group::{
-    Finding, Golden, GoldenCase, GoldenTests, Group, GroupCatalog, Reason, SecretTable,
+    Finding, Golden, GoldenCase, GoldenTests, Group, GroupCatalog, Reason, ReportPackage,
+    SecretTable,
 };
 use ramen_mcp::envelope;
 use ramen_mcp::model::Implementation;
@@ -35,6 +36,8 @@ pub(crate) struct GoldenRun<'a> {
     importer: &'a Importer,
     listener: &'a Listener,
     failed: &'a BTreeMap<u32, Finding>,
+    /// Tools that have a folder, served or not.
+    known: BTreeSet<String>,
 }
 
 impl<'a> GoldenRun<'a> {
@@ -50,6 +53,7 @@ impl<'a> GoldenRun<'a> {
             .values()
             .filter_map(|finding| finding.package.clone())
             .collect();
+        let known = group.packages.iter().map(ReportPackage::id).collect();
         let info = Implementation {
             name: "ramen-worker".into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -67,6 +71,7 @@ impl<'a> GoldenRun<'a> {
             importer,
             listener,
             failed,
+            known,
         }
     }
 
@@ -79,9 +84,17 @@ impl<'a> GoldenRun<'a> {
         let mut golden = Golden::default();
         let mut findings = Vec::new();
         let total = tests.cases.len() as u64;
+        let mut without_tool: BTreeMap<String, u32> = BTreeMap::new();
         for (number, case) in tests.cases.iter().enumerate() {
             let progress = self.importer.progress;
             progress.step(Phase::Test, number as u64, Some(total), None, &case.name);
+            if self.catalog.group().tool(&case.tool).is_none() {
+                golden.failed += 1;
+                *without_tool
+                    .entry(format!("tools/{}", case.tool))
+                    .or_default() += 1;
+                continue;
+            }
             if host.is_none() {
                 host = self.restart().await;
             }
@@ -95,6 +108,19 @@ impl<'a> GoldenRun<'a> {
                         Finding::group(Reason::GoldenFailed, message).at_path("mcp/tests.yaml"),
                     );
                 }
+            }
+        }
+        // A tool that nobody ever heard of is an entry of the scan.
+        for (package, calls) in without_tool {
+            if self.known.contains(&package) {
+                let calls = if calls == 1 {
+                    "its golden call"
+                } else {
+                    "its golden calls"
+                };
+                let message = format!("{calls} cannot run: the package has an entry of its own");
+                let finding = Finding::package(package, Reason::GoldenFailed, message);
+                findings.push(finding.at_path("mcp/tests.yaml"));
             }
         }
         let message = format!("{} passed, {} failed", golden.passed, golden.failed);

@@ -128,20 +128,8 @@ impl Run {
         let group = scan(&code.mcp);
         self.report.code = Some(code.layer);
         self.report.packages.clone_from(&group.packages);
-        self.report.errors.extend(
-            group
-                .errors
-                .iter()
-                .filter(|f| !about_requirements(f))
-                .cloned(),
-        );
-        self.report.warnings.extend(
-            group
-                .warnings
-                .iter()
-                .filter(|f| !about_requirements(f))
-                .cloned(),
-        );
+        self.report.errors.extend(group.errors.iter().cloned());
+        self.report.warnings.extend(group.warnings.iter().cloned());
         if group.guardrails.is_some() {
             let message = "mcp/guardrails.yaml is checked, but this version does not enforce it";
             let finding = Finding::group(Reason::GuardrailsInvalid, message);
@@ -353,15 +341,16 @@ impl Run {
         };
         self.report.timings.import_ms = millis(started);
         self.report.errors.extend(outcome.failed.values().cloned());
+        self.report.warnings.append(&mut outcome.warnings);
         if let Some(fatal) = outcome.fatal.take() {
-            // Nothing is known of any package: none may serve.
+            // Nothing is known of any package: none may serve, and no call can be tried.
             self.report
                 .packages
                 .iter_mut()
                 .for_each(|package| package.ok = false);
             self.report.errors.push(fatal);
+            return;
         }
-        self.report.warnings.append(&mut outcome.warnings);
 
         let started = Instant::now();
         let mut host = outcome.host.take();
@@ -379,13 +368,6 @@ impl Run {
         drop(importer);
         listener.finish().await;
     }
-}
-
-/// Whether [`Plan`] judges this, with more knowledge than a scan has.
-fn about_requirements(finding: &Finding) -> bool {
-    finding.reason == Reason::RequirementsInvalid
-        || (finding.reason == Reason::ModuleReserved
-            && finding.path.as_deref() == Some("mcp/requirements.txt"))
 }
 
 /// The folder of this program.

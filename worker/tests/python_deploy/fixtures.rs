@@ -76,7 +76,7 @@ fn every_file_beside_the_packages_has_its_cases() {
         .map(|entry| entry.unwrap().path())
         .collect();
     cases.sort();
-    assert!(cases.len() > 10);
+    assert!(!cases.is_empty());
     for folder in cases {
         let kit = Kit::new();
         let ran = kit.deploy_with(&["--code-dir", folder.to_str().unwrap(), "--no-install"]);

@@ -53,37 +53,46 @@ fn a_golden_call_that_fails_fails_the_revision_and_names_the_case() {
 }
 
 #[test]
-fn golden_calls_with_bad_arguments_or_of_unknown_tools_are_judged_as_a_callers_are() {
+fn a_golden_call_with_bad_arguments_is_judged_as_a_callers_is() {
     let kit = Kit::new();
-    kit.tool(
-        "twice",
-        "def twice(n):\n    return n * 2\n",
-        &json!({"n": {"type": "number"}}),
-    );
+    let input = json!({"n": {"type": "number"}});
+    kit.tool("twice", "def twice(n):\n    return n * 2\n", &input);
+    kit.golden(&[("twice", json!({"n": "2"}), json!({"text_contains": "4"}))]);
+    let ran = kit.deploy();
+    let finding = ran.failed(Reason::GoldenFailed);
+    assert!(finding.message.contains("`n`"), "{}", finding.message);
+}
+
+#[test]
+fn golden_calls_of_a_broken_package_are_one_entry_and_of_an_unknown_tool_another() {
+    let kit = Kit::with_tool();
+    kit.tool("bad", "raise ValueError('x')\n", &json!({}));
+    let any = json!({"text_contains": ""});
     kit.golden(&[
-        ("twice", json!({"n": "2"}), json!({"text_contains": "4"})),
-        ("nobody", json!({}), json!({"text_contains": ""})),
+        ("bad", json!({}), any.clone()),
+        ("ping", json!({}), any.clone()),
+        ("bad", json!({}), any.clone()),
+        ("nobody", json!({}), any),
     ]);
     let ran = kit.deploy();
-    assert_eq!(ran.report.outcome, Outcome::Failed);
-    let messages: Vec<_> = ran
+    assert_eq!((ran.code, ran.report.outcome), (4, Outcome::Failed));
+    let reasons: Vec<_> = ran
         .report
         .errors
         .iter()
-        .map(|f| f.message.clone())
+        .map(|f| (f.package.as_deref(), f.reason))
         .collect();
-    assert!(
-        messages
-            .iter()
-            .any(|m| m.contains("`case 0`") && m.contains("`n`")),
-        "{messages:?}"
+    assert_eq!(
+        reasons,
+        [
+            (None, Reason::TestsInvalid),
+            (Some("tools/bad"), Reason::ImportFailed),
+            (Some("tools/bad"), Reason::GoldenFailed),
+        ],
+        "{:?}",
+        ran.errors()
     );
-    assert!(
-        messages
-            .iter()
-            .any(|m| m.contains("`case 1`") && m.contains("nobody")),
-        "{messages:?}"
-    );
+    assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (1, 3));
 }
 
 #[test]
