@@ -66,8 +66,18 @@ impl Documents {
             match (version.as_str(), kind.as_str()) {
                 ("ramen.dev/v1alpha1", "McpGroup") => {
                     check_namespace(&document).map_err(|error| failed(&error))?;
-                    read.groups
-                        .push(serde_json::from_value(document).map_err(|error| failed(&error))?);
+                    let spec = document["spec"].clone();
+                    let group: McpGroup =
+                        serde_json::from_value(document).map_err(|error| failed(&error))?;
+                    let known =
+                        serde_json::to_value(&group.spec).map_err(|error| failed(&error))?;
+                    let mut fields = Vec::new();
+                    unknown("spec", &spec, &known, &mut fields);
+                    let told = fields
+                        .iter()
+                        .map(|field| failed(&format!("{field} is not known and ignored")));
+                    read.remarks.extend(told);
+                    read.groups.push(group);
                 }
                 ("v1", "Secret") => {
                     let (key, secret) = secret(document).map_err(|error| failed(&error))?;
@@ -82,6 +92,38 @@ impl Documents {
             }
         }
         Ok(read)
+    }
+}
+
+/// Fields that were written and not understood: those that are lost when what was understood is written again.
+fn unknown(path: &str, given: &Value, known: &Value, into: &mut Vec<String>) {
+    match (given, known) {
+        (Value::Object(given), Value::Object(known)) => {
+            for (name, value) in given {
+                let path = format!("{path}.{name}");
+                match known.get(name) {
+                    Some(known) => unknown(&path, value, known, into),
+                    // A default is not written again.
+                    None if is_default(value) => {}
+                    None => into.push(path),
+                }
+            }
+        }
+        (Value::Array(given), Value::Array(known)) => {
+            for (n, (given, known)) in given.iter().zip(known).enumerate() {
+                unknown(&format!("{path}[{n}]"), given, known, into);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_default(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
     }
 }
 
@@ -162,6 +204,23 @@ mod tests {
         let good = parse("stringData: {known_hosts: a}\ndata: {identity: |\n  YWJj\n  ZGVm\n}")
             .or_else(|_| parse("data: {identity: YWJj}"));
         assert!(good.unwrap()[&("default".to_owned(), "s".to_owned())].contains_key("identity"));
+    }
+
+    #[test]
+    fn fields_that_are_not_known_are_told() {
+        let text = "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {name: a}\nspec:\n  \
+            source: {url: 'https://x/y.git', intervall: 1m, suspend: false, ref: {branch: main}}\n  \
+            network: {allowedCIDRs: [10.0.0.0/8]}\n  zones: [{name: eu, replica: 2, nodeSelector: {a: b}}]\n  extra: 1\n";
+        let read = Documents::parse(text).unwrap();
+        let remarks = read.remarks.join("\n");
+        for field in [
+            "spec.source.intervall",
+            "spec.zones[0].replica ",
+            "spec.extra",
+        ] {
+            assert!(remarks.contains(field), "{remarks}");
+        }
+        assert_eq!(read.remarks.len(), 3);
     }
 
     #[test]
