@@ -24,7 +24,7 @@ pub struct ZoneSpec {
     pub autoscaling: Option<Autoscaling>,
     /// Labels of the nodes to run on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 253}))]
     pub node_selector: BTreeMap<String, String>,
     /// Taints to tolerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -112,11 +112,11 @@ pub struct WorkerSpec {
     pub deploy_timeout: Option<String>,
     /// Labels to add to the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 253}))]
     pub pod_labels: BTreeMap<String, String>,
     /// Annotations to add to the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     pub pod_annotations: BTreeMap<String, String>,
     /// The pods' priority class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
