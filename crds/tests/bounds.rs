@@ -15,7 +15,7 @@ fn walk(path: &str, name: &str, schema: &Value, faults: &mut Vec<String>) {
     let lacks = |key: &str| schema.get(key).is_none();
     match kind {
         "string" if lacks("maxLength") && lacks("enum") => {
-            faults.push(format!("{path}: maxLength"))
+            faults.push(format!("{path}: maxLength"));
         }
         "array" => {
             if lacks("maxItems") {
@@ -46,7 +46,7 @@ fn walk(path: &str, name: &str, schema: &Value, faults: &mut Vec<String>) {
 }
 
 fn crd() -> Value {
-    serde_json::to_value(McpGroup::crd()).unwrap()
+    serde_json::to_value(McpGroup::crd()).expect("a CRD is JSON")
 }
 
 #[test]
