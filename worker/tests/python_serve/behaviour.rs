@@ -60,6 +60,16 @@ const RAISES: &[(&str, &str, &str)] = &[
         "Bad: <str() of it raised RuntimeError>",
     ),
     (
+        "memory",
+        "def run(): return b'x' * (1 << 60)",
+        "MemoryError",
+    ),
+    (
+        "files",
+        "def run():\n    kept = []\n    while True: kept.append(open('/dev/null'))",
+        "OSError: [Errno 24] Too many open files: '/dev/null'",
+    ),
+    (
         "syntax",
         "def run(): exec('1 +')",
         "SyntaxError: invalid syntax (<string>, line 1)",

@@ -8,8 +8,8 @@ use serde_json::json;
 use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use crate::harness::{eventually, text_of};
-use crate::parallel::{Gate, hold, waiting};
+use crate::harness::{LONG, call, eventually, text_of};
+use crate::parallel::{Gate, begin, hold, waiting};
 use crate::served::{Served, Setup, each_python};
 
 /// Waits until so many hosts were replaced, whatever for, and two are up.
@@ -84,61 +84,81 @@ async fn run04_exit_and_segfault_fail_one_call_and_the_host_is_replaced() {
     .await;
 }
 
-/// `(tool, source, whether its host survives)` of tools that do not return; each has a second.
+/// `(tool, source, whether an interrupt does not end it)` of tools that do not return; each has a
+/// second.
 const ENDLESS: &[(&str, &str, bool)] = &[
-    ("loops", "def run():\n    while True: pass", true),
+    ("loops", "def run():\n    while True: pass", false),
     (
         "loops_async",
         "async def run():\n    while True: pass",
-        true,
+        false,
     ),
     (
         "awaits",
         "import asyncio\nasync def run(): await asyncio.Event().wait()",
-        true,
+        false,
     ),
     (
         "swallows_interrupts",
         "def run():\n    while True:\n        try:\n            while True: pass\n        \
          except KeyboardInterrupt: pass",
-        true,
+        false,
     ),
     (
         "swallows_everything",
         "def run():\n    n = 0\n    while True:\n        try:\n            n = 1\n            \
          while True: n += 1\n        except BaseException: n = 2",
-        false,
+        true,
     ),
     (
         "blocks",
         "import threading\ndef run(): threading.Event().wait()",
-        false,
+        true,
+    ),
+    (
+        "stops_itself",
+        "import os, signal, threading\n\
+         def run():\n    os.kill(os.getpid(), signal.SIGSTOP)\n    threading.Event().wait()",
+        true,
+    ),
+    (
+        "waits_for_a_child",
+        "import subprocess\ndef run(): subprocess.run(['sleep', '3600'])",
+        true,
     ),
 ];
 
 #[tokio::test]
-async fn tools_without_an_end_are_timeouts_and_only_the_stubborn_ones_cost_their_host() {
+async fn tools_without_an_end_are_timeouts_and_give_their_place_back_or_cost_their_host() {
     let group = ENDLESS.iter().fold(waiting(), |group, (name, source, _)| {
-        group.tool_with(name, &json!({}), source, &json!({"timeout_seconds": 1}))
+        let begun = source.replace("def run():", "def run():\n    progress(1);");
+        let source = format!("from ramen_runtime import progress\n{begun}");
+        group.tool_with(name, &json!({}), &source, &json!({"timeout_seconds": 1}))
     });
     each_python(async |python| {
         let mut served = Setup::new(python).serve(&group).await;
         let client = served.client().await;
         let mut session = client.session().await;
-        let mut restarts = 0.0;
-        for (name, _, survives) in ENDLESS {
+        for (name, _, stubborn) in ENDLESS {
+            let before = served.metric("ramen_host_restarts_total").await;
             let gate = Gate::new(served.dir(), name);
             hold(&mut session, 1, &gate).await;
-            let (error, fast) = tokio::join!(
-                client.error(name, json!({})),
-                client.text("fast", json!({}))
-            );
-            assert_eq!(error, "TimeoutError: no result within 1 s", "{name}");
-            assert_eq!(fast, "fast");
+            begin(&mut session, call(2, name, json!({}))).await;
+            assert_eq!(client.text("fast", json!({})).await, "fast", "{name}");
+            let answer = session.next().await;
+            assert_eq!(answer["result"]["isError"], true, "{answer}");
+            let late = "TimeoutError: no result within 1 s";
+            assert_eq!(text_of(&answer), late, "{name}");
             gate.open("unharmed").await;
             assert_eq!(text_of(&session.next().await), "unharmed", "{name}");
-            restarts += if *survives { 0.0 } else { 1.0 };
-            replaced(&served, name, restarts).await;
+            // On a busy machine an interrupt may come too late for one that is not stubborn.
+            eventually(&format!("{name} gives its place back"), async || {
+                let free = served.metric("ramen_in_flight").await == 0.0;
+                let ready = served.metric("ramen_hosts_ready").await == 2.0;
+                let restarts = served.metric("ramen_host_restarts_total").await - before;
+                (free && ready && (restarts >= 1.0 || !stubborn)).then_some(())
+            })
+            .await;
         }
         served.assert_alive();
     })
@@ -242,14 +262,11 @@ async fn a_caller_that_leaves_frees_the_place_of_its_call() {
         let client = served.client().await;
         let gate = Gate::new(served.dir(), "gate");
         let mut session = client.session().await;
-        let mut message = crate::harness::call(1, "polls", json!({"path": gate.path()}));
-        message["params"]["_meta"] = json!({"progressToken": 1});
-        session.send(&message).await;
-        session.next().await;
+        begin(&mut session, call(1, "polls", json!({"path": gate.path()}))).await;
         drop(session);
         let path = gate.path().to_owned();
         let seen = tokio::task::spawn_blocking(move || std::fs::read_to_string(path));
-        let seen = tokio::time::timeout(crate::harness::LONG, seen).await;
+        let seen = tokio::time::timeout(LONG, seen).await;
         assert_eq!(
             seen.expect("cancelled() turns true").unwrap().unwrap(),
             "saw it"

@@ -1,6 +1,8 @@
 //! RUN: calls beside each other. A tool that is to be in flight waits for a named pipe, and says by
 //! its progress that it runs: nothing here waits for a time to pass.
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use crate::harness::{Group, LONG, Session, call, eventually, text_of};
+use crate::harness::{Group, Session, call, eventually, text_of};
 use crate::served::{Setup, each_python, runs};
 
 /// A named pipe that a tool waits for.
@@ -27,14 +29,15 @@ impl Gate {
     }
 
     /// Lets the tool return `text`.
-    pub(crate) async fn open(&self, text: &'static str) {
-        let path = self.0.clone();
-        let writing = tokio::task::spawn_blocking(move || std::fs::write(path, text));
-        let written = tokio::time::timeout(LONG, writing).await;
-        written
-            .expect("a tool that waits for the pipe")
-            .unwrap()
-            .unwrap();
+    pub(crate) async fn open(&self, text: &str) {
+        // Without a reader this fails instead of waiting.
+        let mut pipe = eventually("a tool waits for the pipe", async || {
+            let mut options = std::fs::OpenOptions::new();
+            let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+            options.write(true).custom_flags(flags).open(&self.0).ok()
+        })
+        .await;
+        pipe.write_all(text.as_bytes()).unwrap();
     }
 }
 
@@ -58,12 +61,16 @@ pub(crate) fn waiting() -> Group {
 
 /// Starts `wait` on a stream; it runs when this returns.
 pub(crate) async fn hold(session: &mut Session, id: u32, gate: &Gate) {
-    let mut message = call(id, "wait", json!({"path": gate.path()}));
-    message["params"]["_meta"] = json!({ "progressToken": id });
+    begin(session, call(id, "wait", json!({"path": gate.path()}))).await;
+}
+
+/// Sends the call of a tool that tells its progress first; it runs when this returns.
+pub(crate) async fn begin(session: &mut Session, mut message: Value) {
+    message["params"]["_meta"] = json!({ "progressToken": message["id"] });
     session.send(&message).await;
     let progress = session.next().await;
     assert_eq!(progress["method"], "notifications/progress", "{progress}");
-    assert_eq!(progress["params"]["progressToken"], id);
+    assert_eq!(progress["params"]["progressToken"], message["id"]);
 }
 
 /// `id text` of the next answer.

@@ -313,6 +313,9 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the worker's log:\n{}", self.log.text());
+        }
         // It may have ended already. Its hosts end with their channels.
         let _ = self.child.kill();
         let _ = self.child.wait();

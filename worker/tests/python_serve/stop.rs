@@ -48,6 +48,13 @@ async fn run14_a_call_that_does_not_end_is_told_so_when_the_drain_time_is_over()
         hold(&mut session, 1, &gate).await;
         let hosts = served.children();
         served.terminate();
+        let lost = session.try_next().await;
+        let lost = lost.unwrap().unwrap();
+        assert_eq!(
+            (&lost["id"], &lost["error"]["code"]),
+            (&json!(1), &json!(-32603))
+        );
+        assert_eq!(lost["error"]["data"]["grpc"], "UNAVAILABLE", "{lost}");
         let status = served.ended().await;
         assert!(status.success(), "{status}");
         for host in hosts {
