@@ -102,11 +102,6 @@ fn main() {
         ("async", 2, &b"{}".to_vec()),
     ] {
         for in_flight in [1, 8, 64] {
-            let call = ToHost::Call {
-                call: 1,
-                package,
-                arguments,
-            };
             let before = cpu(child.id());
             let began = Instant::now();
             let (mut sent, mut done) = (0_u32, 0_u32);
@@ -114,8 +109,14 @@ fn main() {
             while began.elapsed() < enough || done < sent {
                 let mut bytes = Vec::new();
                 while sent - done < in_flight && began.elapsed() < enough {
-                    call.encode(&mut bytes).unwrap();
                     sent += 1;
+                    let call = u64::from(sent);
+                    let message = ToHost::Call {
+                        call,
+                        package,
+                        arguments,
+                    };
+                    message.encode(&mut bytes).unwrap();
                 }
                 ours.write_all(&bytes).unwrap();
                 let mut got = false;
