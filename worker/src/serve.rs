@@ -32,6 +32,10 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The longest such pause.
 const MAX_RETRY: Duration = Duration::from_mins(1);
 
+/// Threads for files and scans. Each has memory of its own in the allocator, which a reload must not
+/// leave spread over many.
+const BLOCKING_THREADS: usize = 4;
+
 /// Why the worker does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,7 +82,10 @@ pub struct Worker {
 
 impl Worker {
     /// Opens the ports and begins to serve. Revisions load in the background.
-    #[expect(clippy::too_many_lines, reason = "takes the configuration apart and hands it on")]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "takes the configuration apart and hands it on"
+    )]
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let Config {
             listen,
@@ -344,6 +351,7 @@ pub fn run(args: ServeArgs) -> ExitCode {
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build();
     match runtime {

@@ -272,6 +272,13 @@ impl Pool {
         }
     }
 
+    fn served(&self, index: usize) -> u64 {
+        lock(&self.state)
+            .seats
+            .get(index)
+            .map_or(0, |seat| seat.served)
+    }
+
     fn host(&self, index: usize) -> Option<Arc<HostProcess>> {
         lock(&self.state).seats.get(index)?.host.clone()
     }

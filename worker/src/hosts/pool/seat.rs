@@ -1,5 +1,6 @@
 //! One place of a pool: keeps a host in it.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::hosts::process::HostProcess;
 
 /// How often the memory of a host is looked at.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
-/// A host that lived as long as this clears the record of its place.
+/// A host that lived as long as this, or answered a call, clears the record of its place.
 const GOOD_LIFE: Duration = Duration::from_secs(30);
 /// The first pause before a further start; doubled each time.
 const BACKOFF: Duration = Duration::from_millis(50);
@@ -110,16 +111,24 @@ async fn watch_over(
     ends: &mut u32,
 ) {
     let since = Instant::now();
-    let turn = tokio::select! {
-        death = host.died() => Turn::Died(death),
-        () = replace.notified() => if host.channel().is_condemned() {
-            Turn::Condemned
-        } else {
-            Turn::Replace(EndCause::Recycled)
-        },
-        () = grows_over(spec.max_rss, host.pid()) => Turn::Replace(EndCause::Memory),
+    let mut grown = pin!(grows_over(spec.max_rss, host.pid()));
+    let turn = loop {
+        tokio::select! {
+            death = host.died() => break Turn::Died(death),
+            () = replace.notified() => {
+                if host.channel().is_condemned() {
+                    break Turn::Condemned;
+                }
+                if spec.max_calls > 0 && served(pool, index) >= spec.max_calls {
+                    break Turn::Replace(EndCause::Recycled);
+                }
+                // Meant for the host before this one.
+            }
+            () = grown.as_mut() => break Turn::Replace(EndCause::Memory),
+        }
     };
-    if since.elapsed() >= GOOD_LIFE {
+    // A host that answered was fine: what ended it was a call, and there is a breaker for those.
+    if since.elapsed() >= GOOD_LIFE || served(pool, index) > 0 {
         *ends = 0;
     }
     match turn {
@@ -169,6 +178,11 @@ async fn watch_over(
             }
         }
     }
+}
+
+/// Calls that the host in this place has answered.
+fn served(pool: &Weak<Pool>, index: usize) -> u64 {
+    pool.upgrade().map_or(0, |pool| pool.served(index))
 }
 
 async fn end_when_idle(host: Arc<HostProcess>, cause: EndCause) {
