@@ -6,14 +6,12 @@
 mod outcome;
 mod work;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ramen_group::Finding;
-use ramen_rollout::{Action, Event, Memory, Settings, step};
+use ramen_rollout::{Action, Event, Memory, step};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::work::Done;
 use super::source::{Found, Source, Stored};
+use super::spec::GroupSpec;
 use super::status::Status;
 use super::watch::Changes;
 use super::worker::{Setting, Worker};
@@ -32,50 +31,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Namespace and name.
 pub(super) type Key = (String, String);
-
-/// All that the loop needs to know about a group.
-#[derive(Debug, Clone)]
-pub(super) struct GroupSpec {
-    pub(super) key: Key,
-    pub(super) source: Source,
-    /// Changes when the source becomes another one.
-    pub(super) source_fingerprint: String,
-    /// Changes when the same tree could deploy differently.
-    pub(super) deploy_fingerprint: String,
-    /// How often the source is asked; a folder is watched instead.
-    pub(super) interval: Duration,
-    pub(super) suspended: bool,
-    /// Revisions kept for a way back.
-    pub(super) history: usize,
-    pub(super) python: Option<String>,
-    pub(super) allow_sdist: bool,
-    pub(super) deploy_timeout_secs: Option<u64>,
-    /// Keys from a Secret; generated when absent.
-    pub(super) keys: Option<BTreeMap<String, Vec<u8>>>,
-    /// Settings of the worker.
-    pub(super) worker_env: Vec<(String, OsString)>,
-    /// Settings of the deploy step, such as the package index.
-    pub(super) deploy_env: Vec<(String, OsString)>,
-    /// Where the worker listens; a free port of loopback when absent.
-    pub(super) listen: Option<SocketAddr>,
-    /// `RAMEN_SECRET_*`.
-    pub(super) secrets: Vec<(String, OsString)>,
-}
-
-impl GroupSpec {
-    /// What makes a deploy of the same tree another one.
-    fn settings(&self) -> Settings {
-        let python = self.python.as_deref().unwrap_or("default");
-        Settings {
-            source: self.source_fingerprint.clone(),
-            runtime: format!("python {python}, ramen {}", env!("CARGO_PKG_VERSION")),
-            spec: self.deploy_fingerprint.clone(),
-            suspended: self.suspended,
-            history: self.history,
-            ..Settings::default()
-        }
-    }
-}
 
 /// What a group tells.
 pub(super) enum News {

@@ -1,24 +1,24 @@
 //! One `ramen-worker serve` for each group: started once, kept alive, told what to serve.
 
+mod admin;
+
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ramen_group::{DesiredState, LayerRef};
-use ramen_proto::v1::admin_client::AdminClient;
-use ramen_proto::v1::{self, ReloadRequest, ReloadResponse, StatusRequest, StatusResponse};
+use ramen_group::DesiredState;
+use ramen_proto::v1::{ReloadRequest, ReloadResponse, StatusRequest, StatusResponse};
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
+use tonic::Status;
 
+use self::admin::{admin, describe, keyed, wire};
 use super::child;
 use crate::state::{Address, GroupDir, append, read_json, write_atomic};
-use crate::upstream::code_name;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -377,44 +377,6 @@ fn complaint(line: &str) -> Option<String> {
         Some(error) => format!("{message}: {error}"),
         None => message.to_owned(),
     })
-}
-
-fn admin(address: &str) -> Result<AdminClient<Channel>, Status> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(|error| Status::internal(format!("bad address {address}: {error}")))?;
-    Ok(AdminClient::new(
-        endpoint.connect_timeout(STATUS_LIMIT).connect_lazy(),
-    ))
-}
-
-fn keyed<T>(message: T, key: &str, limit: Duration) -> Result<Request<T>, Status> {
-    let mut request = Request::new(message);
-    let mut value: tonic::metadata::MetadataValue<_> = key
-        .parse()
-        .map_err(|_| Status::internal("the admin key is no header value"))?;
-    value.set_sensitive(true);
-    request.metadata_mut().insert("x-ramen-admin-key", value);
-    request.set_timeout(limit);
-    Ok(request)
-}
-
-fn describe(status: &Status) -> String {
-    format!("{}: {}", code_name(status.code()), status.message())
-}
-
-fn wire(desired: &DesiredState) -> v1::DesiredState {
-    let layer = |layer: &LayerRef| v1::Layer {
-        key: layer.key.clone(),
-        digest: layer.digest.clone(),
-        size: layer.size,
-    };
-    v1::DesiredState {
-        revision: desired.revision.clone(),
-        code: Some(layer(&desired.code)),
-        deps: desired.deps.as_ref().map(layer),
-        python: desired.python.clone(),
-        exclude: desired.exclude.clone(),
-    }
 }
 
 #[cfg(test)]

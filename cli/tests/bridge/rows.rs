@@ -1,0 +1,322 @@
+//! The rows of the case list that are marked B.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::process::Bridge;
+use crate::server::Server;
+use crate::{call, ping, process, server};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn env01_a_string_id_stays_a_string() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    let answer = bridge
+        .ask(r#"{"jsonrpc":"2.0","id":"1","method":"tools/list"}"#)
+        .await;
+    assert_eq!(answer["id"], json!("1"));
+}
+
+#[tokio::test]
+async fn env03_ids_in_flight_keep_their_value_and_type() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    for id in ["0", "42", "\"0\""] {
+        bridge.line(call(id, "slow")).await;
+    }
+    server
+        .seen
+        .until(|s| s.begun.load(Ordering::SeqCst) == 3)
+        .await;
+    server.seen.release.notify_waiters();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(bridge.read().await["id"].to_string());
+    }
+    ids.sort();
+    assert_eq!(ids, ["\"0\"", "0", "42"]);
+}
+
+#[tokio::test]
+async fn env05_ids_beyond_two_to_the_53_keep_their_digits() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    for id in [
+        "9007199254740993",
+        "-9007199254740993",
+        "123456789012345678901234567890",
+    ] {
+        bridge.line(ping(id)).await;
+        let raw = bridge.raw().await;
+        assert!(raw.contains(&format!("\"id\":{id},")), "{raw}");
+    }
+}
+
+#[tokio::test]
+async fn env09_a_batch_is_refused_once_and_runs_nothing() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    for batch in [
+        format!("[{},{}]", call("1", "echo"), call("2", "echo")),
+        "[]".to_owned(),
+    ] {
+        let answer = bridge.ask(batch).await;
+        assert_eq!(answer["error"]["code"], -32600);
+        assert_eq!(answer["id"], Value::Null);
+    }
+    assert_eq!(bridge.ask(ping("3")).await["id"], 3);
+    assert_eq!(server.seen.calls.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn env11_a_number_of_5000_digits_does_not_end_the_stream() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    let digits = "1".repeat(5000);
+    bridge.line(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"n":{digits}}}}}}}"#)).await;
+    // The bridge does not judge numbers: they arrive digit for digit, and the worker decides.
+    assert!(bridge.raw().await.contains(&digits));
+    assert_eq!(bridge.ask(ping("2")).await["result"], json!({}));
+}
+
+#[tokio::test]
+async fn env16_a_byte_order_mark_is_a_parse_error_and_the_stream_goes_on() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    bridge
+        .send([b"\xEF\xBB\xBF", ping("1").as_bytes(), b"\n"].concat())
+        .await;
+    let answer = bridge.read().await;
+    assert_eq!(
+        (&answer["error"]["code"], &answer["id"]),
+        (&json!(-32700), &Value::Null)
+    );
+    assert_eq!(bridge.ask(ping("2")).await["id"], 2);
+}
+
+#[tokio::test]
+async fn env18_a_message_travels_byte_for_byte() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    let plain = r#"{"jsonrpc":"2.0", "id":1,"method":"tools/call","params":{"name":"echo","arguments":{"a":1.50}}}"#;
+    let progress = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"a":1},"_meta":{"progressToken":"p"}}}"#;
+    assert_eq!(bridge.ask(plain).await["result"]["echo"], json!({"a": 1.5}));
+    assert_eq!(
+        bridge.ask(progress).await["method"],
+        "notifications/progress"
+    );
+    assert_eq!(bridge.read().await["result"]["echo"], json!({"a": 1}));
+    assert_eq!(server.seen.calls.lock().unwrap().as_slice(), [plain]);
+    assert_eq!(server.seen.sessions.lock().unwrap().as_slice(), [progress]);
+}
+
+#[tokio::test]
+async fn net01_it_ends_soon_after_stdin_with_or_without_work_in_flight() {
+    let server = Server::start().await;
+    for busy in [false, true] {
+        let mut bridge = Bridge::start(&server.address);
+        bridge.ask(ping("1")).await;
+        if busy {
+            let before = server.seen.begun.load(Ordering::SeqCst);
+            bridge.line(call("2", "slow")).await;
+            server
+                .seen
+                .until(|s| s.begun.load(Ordering::SeqCst) > before)
+                .await;
+        }
+        let started = Instant::now();
+        let (status, rest, _) = bridge.end().await;
+        assert_eq!(status.code(), Some(0));
+        assert!(rest.is_empty());
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            started.elapsed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn net01_answers_in_flight_at_the_end_of_stdin_still_come() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    bridge.line(call("7", "slow")).await;
+    server
+        .seen
+        .until(|s| s.begun.load(Ordering::SeqCst) == 1)
+        .await;
+    drop(bridge.stdin.take());
+    server.seen.release.notify_waiters();
+    assert_eq!(bridge.read().await["id"], 7);
+    assert_eq!(bridge.end().await.0.code(), Some(0));
+}
+
+#[tokio::test]
+async fn net01_a_signal_ends_it() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    bridge.ask(ping("1")).await;
+    let pid = rustix::process::Pid::from_raw(bridge.child.id().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let status = tokio::time::timeout(process::PATIENCE, bridge.child.wait())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn net02_blank_lines_are_ignored_and_crlf_is_served() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    bridge.send(format!("\n\r\n   \n{}\r\n\n", ping("1"))).await;
+    assert_eq!(bridge.read().await["id"], 1);
+    assert_eq!(bridge.ask(ping("2")).await["id"], 2);
+    let (_, rest, _) = bridge.end().await;
+    assert!(rest.is_empty());
+}
+
+#[tokio::test]
+async fn net07_clients_that_leave_in_the_middle_leave_nothing_behind() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    bridge.ask(ping("0")).await;
+    let pid = bridge.child.id().unwrap();
+    let descriptors = || {
+        std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .count()
+    };
+    let before = descriptors();
+    for round in 0..10 {
+        for i in 0..50 {
+            bridge
+                .line(call(&(round * 50 + i + 1).to_string(), "slow"))
+                .await;
+        }
+        server
+            .seen
+            .until(|s| s.begun.load(Ordering::SeqCst) == (round + 1) * 50)
+            .await;
+        for i in 0..50 {
+            let id = round * 50 + i + 1;
+            bridge.line(format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)).await;
+        }
+        server
+            .seen
+            .until(|s| s.dropped.load(Ordering::SeqCst) == (round + 1) * 50)
+            .await;
+    }
+    assert_eq!(bridge.ask(ping("\"last\"")).await["id"], "last");
+    assert_eq!(descriptors(), before);
+}
+
+#[tokio::test]
+async fn net14_an_answer_over_the_cap_is_an_error_of_its_own_request() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    let answer = bridge.ask(call("\"b\"", "big")).await;
+    assert_eq!(answer["id"], "b");
+    assert_eq!(answer["error"]["data"]["grpc"], "OUT_OF_RANGE");
+    assert_eq!(bridge.ask(ping("2")).await["id"], 2);
+}
+
+#[tokio::test]
+async fn net15_schemas_with_references_arrive_as_they_are() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    let answer = bridge
+        .ask(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)
+        .await;
+    assert_eq!(
+        answer["result"],
+        serde_json::from_str::<Value>(server::TOOLS).unwrap()
+    );
+}
+
+#[tokio::test]
+async fn net16_every_refusal_is_an_error_of_its_own_and_the_bridge_stays() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    let mut messages = std::collections::HashSet::new();
+    for (id, (name, code)) in [
+        ("UNAUTHENTICATED", -32001),
+        ("PERMISSION_DENIED", -32000),
+        ("RESOURCE_EXHAUSTED", -32000),
+        ("INTERNAL", -32603),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = bridge.ask(call(&id.to_string(), name)).await;
+        assert_eq!(answer["id"], id);
+        assert_eq!(answer["error"]["code"], code);
+        assert_eq!(answer["error"]["data"], json!({ "grpc": name }));
+        assert!(messages.insert(answer["error"]["message"].as_str().unwrap().to_owned()));
+    }
+    assert_eq!(bridge.ask(ping("9")).await["id"], 9);
+}
+
+#[tokio::test]
+async fn net16_a_worker_that_is_down_is_an_error_until_it_is_back() {
+    let mut server = Server::start().await;
+    let address = server.address.clone();
+    let mut bridge = Bridge::start(&address);
+    assert_eq!(bridge.ask(ping("1")).await["id"], 1);
+    server.kill().await;
+    let answer = bridge.ask(call("2", "echo")).await;
+    assert_eq!(answer["error"]["code"], -32000);
+    assert_eq!(answer["error"]["data"]["grpc"], "UNAVAILABLE");
+    let again = Server::on(&address, true).await;
+    assert_eq!(
+        bridge.ask(call("3", "echo")).await["result"],
+        json!({"echo": {}})
+    );
+    assert_eq!(again.seen.calls.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn net16_a_tool_call_that_was_sent_is_never_sent_again() {
+    let mut server = Server::start().await;
+    let address = server.address.clone();
+    let mut bridge = Bridge::start(&address);
+    bridge.line(call("1", "slow")).await;
+    server
+        .seen
+        .until(|s| s.begun.load(Ordering::SeqCst) == 1)
+        .await;
+    server.kill().await;
+    let again = Server::on(&address, true).await;
+    let answer = bridge.read().await;
+    assert_eq!(
+        (&answer["id"], &answer["error"]["data"]["grpc"]),
+        (&json!(1), &json!("UNAVAILABLE"))
+    );
+    bridge.ask(ping("2")).await;
+    assert_eq!(again.seen.begun.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn run01_whatever_the_worker_answers_stdout_is_json_rpc() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    for (id, method) in ["junk", "other", "nothing"].into_iter().enumerate() {
+        let answer = bridge
+            .ask(format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#
+            ))
+            .await;
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&json!(id), &json!(-32603)),
+            "{method}"
+        );
+    }
+    assert_eq!(
+        bridge
+            .ask(r#"{"jsonrpc":"2.0","id":7,"method":"pretty"}"#)
+            .await["id"],
+        7
+    );
+}
