@@ -13,11 +13,11 @@ use crate::parallel::{Gate, begin, hold, waiting};
 use crate::served::{Served, Setup, each_python};
 
 /// Waits until so many hosts were replaced, whatever for, and two are up.
-async fn replaced(served: &Served, after: &str, times: f64) {
+async fn replaced(served: &Served, after: &str, times: u64) {
     let settled = async || {
         let restarts = served.metric("ramen_host_restarts_total").await;
         let ready = served.metric("ramen_hosts_ready").await;
-        (restarts >= times && ready == 2.0).then_some(restarts)
+        (restarts >= times && ready == 2).then_some(restarts)
     };
     let restarts = eventually(&format!("the host is replaced after {after}"), settled).await;
     assert_eq!(restarts, times, "{after}:\n{}", served.log.text());
@@ -75,8 +75,7 @@ async fn run04_exit_and_segfault_fail_one_call_and_the_host_is_replaced() {
             assert_eq!(client.text("fast", json!({})).await, "fast", "{name}");
             gate.open("unharmed").await;
             assert_eq!(text_of(&session.next().await), "unharmed", "{name}");
-            #[expect(clippy::cast_precision_loss, reason = "a handful")]
-            replaced(&served, name, (number + 1) as f64).await;
+            replaced(&served, name, number as u64 + 1).await;
             assert_eq!(served.health().await.unwrap(), ServingStatus::Serving);
         }
         served.assert_alive();
@@ -153,10 +152,10 @@ async fn tools_without_an_end_are_timeouts_and_give_their_place_back_or_cost_the
             assert_eq!(text_of(&session.next().await), "unharmed", "{name}");
             // On a busy machine an interrupt may come too late for one that is not stubborn.
             eventually(&format!("{name} gives its place back"), async || {
-                let free = served.metric("ramen_in_flight").await == 0.0;
-                let ready = served.metric("ramen_hosts_ready").await == 2.0;
+                let free = served.metric("ramen_in_flight").await == 0;
+                let ready = served.metric("ramen_hosts_ready").await == 2;
                 let restarts = served.metric("ramen_host_restarts_total").await - before;
-                (free && ready && (restarts >= 1.0 || !stubborn)).then_some(())
+                (free && ready && (restarts >= 1 || !stubborn)).then_some(())
             })
             .await;
         }
@@ -199,12 +198,12 @@ async fn run12_a_hang_in_c_ends_at_the_callers_deadline_and_its_host_is_replaced
             let ended = [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code());
             assert!(ended, "{status}");
         }
-        replaced(&served, "two hangs", 2.0).await;
+        replaced(&served, "two hangs", 2).await;
         assert_eq!(
             served
                 .metric("ramen_host_restarts_total{cause=\"overdue\"}")
                 .await,
-            2.0
+            2
         );
         assert_eq!(client.text("fast", json!({})).await, "fast");
         served.assert_alive();
@@ -233,12 +232,12 @@ async fn a_tool_that_allocates_without_end_loses_its_host_at_the_memory_limit() 
         assert!(status.message().contains("memory limit"), "{status}");
         gate.open("unharmed").await;
         assert_eq!(text_of(&session.next().await), "unharmed");
-        replaced(&served, "growing", 1.0).await;
+        replaced(&served, "growing", 1).await;
         assert_eq!(
             served
                 .metric("ramen_host_restarts_total{cause=\"memory\"}")
                 .await,
-            1.0
+            1
         );
         assert_eq!(client.text("fast", json!({})).await, "fast");
         served.assert_alive();

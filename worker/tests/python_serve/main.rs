@@ -4,6 +4,12 @@
 //!
 //! Runs with the oldest Python that a host was built for; `RAMEN_TEST_PYTHONS=all` runs every test
 //! with each of them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests"
+)]
 
 mod arguments;
 mod behaviour;

@@ -98,7 +98,7 @@ impl Log {
         match tokio::time::timeout(LONG, search).await {
             Ok(Some(line)) => line,
             Ok(None) => panic!("the worker ended before it logged {what}:\n{}", self.text()),
-            Err(_) => panic!("never logged: {what}:\n{}", self.text()),
+            Err(late) => panic!("{late}, never logged: {what}:\n{}", self.text()),
         }
     }
 
@@ -271,16 +271,16 @@ impl Served {
     }
 
     /// Sum of the metric's lines that begin with `prefix`.
-    pub(crate) async fn metric(&self, prefix: &str) -> f64 {
+    pub(crate) async fn metric(&self, prefix: &str) -> u64 {
         let text = scrape(self.metrics).await;
         text.lines()
             .filter(|line| line.starts_with(prefix))
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
             .sum()
     }
 
     /// How many tools and resources were called so far, however that ended.
-    pub(crate) async fn calls(&self) -> f64 {
+    pub(crate) async fn calls(&self) -> u64 {
         self.metric("ramen_calls_total").await
     }
 
