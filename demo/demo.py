@@ -125,6 +125,7 @@ class Demo:
         self.state = folder / "state"
         self.work, self.bare = folder / "work", folder / "repos" / "demo.git"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("RAMEN_") or k in ("RAMEN_UV", "RAMEN_HOST_DIR")}
+        self.env.setdefault("RAMEN_UV", str(Path(sys.executable).with_name("uv")))
         self.env.update(RAMEN_STATE_DIR=str(self.state), GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1",
                         GIT_AUTHOR_NAME="Demo", GIT_AUTHOR_EMAIL="demo@example.com", GIT_COMMITTER_NAME="Demo",
                         GIT_COMMITTER_EMAIL="demo@example.com", GIT_TERMINAL_PROMPT="0")
