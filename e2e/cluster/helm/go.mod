@@ -1,8 +1,10 @@
-module ramen.dev/e2e/helm
+module ramen.dev/e2e/cluster/helm
 
 go 1.26.0
 
-require helm.sh/helm/v3 v3.22.0
+tool helm.sh/helm/v3/cmd/helm
+
+require helm.sh/helm/v3 v3.22.0 // indirect
 
 require (
 	dario.cat/mergo v1.0.1 // indirect

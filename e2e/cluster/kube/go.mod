@@ -1,4 +1,4 @@
-module ramen.dev/e2e/cluster
+module ramen.dev/e2e/cluster/kube
 
 go 1.26.0
 

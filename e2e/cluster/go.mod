@@ -1,0 +1,3 @@
+module ramen.dev/e2e/cluster
+
+go 1.26.0
