@@ -297,3 +297,22 @@ fn a_file_without_a_group_that_can_run_is_wrong_usage_with_all_faults() {
         assert!(ran.err.contains(field), "{field}: {}", ran.err);
     }
 }
+
+#[test]
+fn a_spec_that_names_another_repository_is_followed_at_once() {
+    let place = Place::new();
+    let (one, two) = (place.repo("one"), place.repo("two"));
+    std::fs::write(two.work.join(TOOL), OTHER).unwrap();
+    let commit = place.push(&two);
+    let file = place.write("group.yaml", &document("demo", &one.bare, ""));
+    let mut up = place.up(&["-f", file.to_str().unwrap()]);
+    up.until("it serves", "demo", |s| {
+        s["ready"] == true && s["revision"].is_string()
+    });
+    place.write("group.yaml", &document("demo", &two.bare, ""));
+    up.until("the other repository serves", "demo", |s| {
+        s["revision"].as_str().is_some_and(|r| r.ends_with(&commit))
+    });
+    assert_eq!(call(&place, "demo"), "43\n");
+    assert_eq!(up.stop(), Some(0));
+}

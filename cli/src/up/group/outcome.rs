@@ -20,7 +20,15 @@ const DEATHS_WITHIN: Duration = Duration::from_mins(1);
 impl Group {
     pub(super) fn finished(&mut self, done: Done, worker: &Worker) {
         match done {
-            Done::Resolved(found) => self.resolved(found, worker),
+            Done::Resolved(source, found) if source == self.spec.source_fingerprint => {
+                self.resolved(found, worker);
+            }
+            // The spec names another source by now.
+            Done::Resolved(..) => {
+                self.resolving = false;
+                self.look_again = false;
+                self.look();
+            }
             Done::Fetched(revision, stored) => self.fetched(revision, stored, worker),
             Done::Deployed(revision, inputs, report) => {
                 self.deployed(&revision, inputs, report, worker);

@@ -20,7 +20,8 @@ const KEPT_DEPLOYS: usize = 5;
 
 /// What ends a piece of work.
 pub(super) enum Done {
-    Resolved(Result<Found, Trouble>),
+    /// Of the source with this fingerprint.
+    Resolved(String, Result<Found, Trouble>),
     Fetched(Revision, Result<Stored, Trouble>),
     Deployed(Revision, Inputs, Result<Box<Report>, String>),
     Reloaded(Box<Served>, Result<(u32, u32, u32), String>),
@@ -38,8 +39,9 @@ impl Group {
             return;
         }
         let (fetcher, source) = (self.fetcher(), self.spec.source.clone());
+        let fingerprint = self.spec.source_fingerprint.clone();
         self.work
-            .spawn(async move { Done::Resolved(fetcher.resolve(&source).await) });
+            .spawn(async move { Done::Resolved(fingerprint, fetcher.resolve(&source).await) });
     }
 
     pub(super) fn fetcher(&self) -> Fetcher {
