@@ -24,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help
 help: ## what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install what is missing (says what and why); a second run does nothing
