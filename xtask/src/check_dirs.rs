@@ -16,6 +16,10 @@ pub(crate) struct Args {
 
 /// Every top-level folder is one of these; a new one is an architecture decision.
 const FOLDERS: &[&str] = &[
+    "operator",
+    "gateway",
+    "client",
+    "charts",
     ".cargo",
     ".ci",
     ".config",
