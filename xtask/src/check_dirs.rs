@@ -16,6 +16,7 @@ pub(crate) struct Args {
 
 /// Every top-level folder is one of these; a new one is an architecture decision.
 const FOLDERS: &[&str] = &[
+    "images",
     "operator",
     "gateway",
     "client",
