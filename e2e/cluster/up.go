@@ -118,7 +118,7 @@ func (a app) launch(cluster place.Cluster, plan place.Plan, lock *os.File, archi
 		if err != nil {
 			_ = process.Kill()
 			_, _ = process.Wait()
-			_ = node.RemoveGroups(cluster.Name)
+			_ = node.RemoveGroups(cluster.Name, 10*time.Second)
 		}
 	}()
 	plan.PID = process.Pid
@@ -251,7 +251,7 @@ func (a app) down(cluster place.Cluster) error {
 		return nil
 	}
 	if os.Geteuid() == 0 {
-		if err := node.RemoveGroups(cluster.Name); err != nil {
+		if err := node.RemoveGroups(cluster.Name, 10*time.Second); err != nil {
 			say("left behind: %v", err)
 		}
 	}
@@ -278,7 +278,9 @@ func gone(pid int, limit time.Duration) error {
 			return nil
 		}
 		_, state, _ := strings.Cut(string(stat), ") ")
-		if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
+		// The last thread waits for the other processes of the namespace; before that the leader may look dead already.
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if len(threads) <= 1 && (strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")) {
 			return nil
 		}
 	}

@@ -85,6 +85,9 @@ func components(cluster place.Cluster, plan place.Plan) map[string]component {
 		"--service-account-private-key-file="+pki("service-accounts.key"), "--root-ca-file="+pki("ca.crt"),
 		"--cluster-signing-cert-file="+pki("ca.crt"), "--cluster-signing-key-file="+pki("ca.key"),
 		"--use-service-account-credentials=true", "--leader-elect=false",
+		// It makes an account and a token for each of its controllers first: at the usual 20 calls a second that is most
+		// of the start.
+		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--allocate-node-cidrs=true", "--cluster-cidr="+PodNet, "--service-cluster-ip-range="+ServiceNet,
 		"--profiling=false",
 	)

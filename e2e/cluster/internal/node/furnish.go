@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"ramen.dev/e2e/cluster/internal/place"
 )
@@ -120,8 +121,18 @@ func Groups(cluster string) []string {
 	return found
 }
 
-// RemoveGroups removes the empty groups that a cluster leaves.
-func RemoveGroups(cluster string) error {
+// RemoveGroups removes the empty groups that a cluster leaves. A group whose last process has only just ended may be
+// busy for a moment.
+func RemoveGroups(cluster string, patience time.Duration) error {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := removeGroups(cluster)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func removeGroups(cluster string) error {
 	var faults []error
 	for _, group := range Groups(cluster) {
 		var folders []string
