@@ -337,8 +337,8 @@ mod tests {
     #[test]
     fn timeouts_are_read_by_unit_and_garbage_is_none() {
         for (text, wanted) in [
-            ("1H", Some(Duration::from_secs(3600))),
-            ("2M", Some(Duration::from_secs(120))),
+            ("1H", Some(Duration::from_hours(1))),
+            ("2M", Some(Duration::from_mins(2))),
             ("3S", Some(Duration::from_secs(3))),
             ("250m", Some(Duration::from_millis(250))),
             ("9u", Some(Duration::from_micros(9))),
