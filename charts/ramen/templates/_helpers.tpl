@@ -1,0 +1,80 @@
+{{- define "ramen.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* `ramen` for a release of that name. At most 40 letters, so that every object can add a word. */ -}}
+{{- define "ramen.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains (include "ramen.name" .) .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "ramen.name" .) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "ramen.selector" -}}
+app.kubernetes.io/name: {{ include "ramen.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "ramen.labels" -}}
+{{ include "ramen.selector" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "ramen.account" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "ramen.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- /* An image: by digest when there is one, else by tag. */ -}}
+{{- define "ramen.image" -}}
+{{- if .digest }}{{ printf "%s@%s" .repository .digest }}{{ else }}{{ printf "%s:%s" .repository .tag }}{{ end }}
+{{- end }}
+
+{{- /* The namespaces to look after, separated by commas; empty for all. */ -}}
+{{- define "ramen.namespaces" -}}
+{{- if eq .Values.scope "Namespaced" }}
+{{- default (list .Release.Namespace) .Values.watchNamespaces | uniq | sortAlpha | join "," }}
+{{- end }}
+{{- end }}
+
+{{- /* What the restricted Pod Security Standard asks for, and a root that cannot be written. */ -}}
+{{- define "ramen.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- define "ramen.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- /* Combinations that cannot work, each refused in words. */ -}}
+{{- define "ramen.check" -}}
+{{- if and (eq .Values.scope "Cluster") .Values.watchNamespaces }}
+{{- fail "watchNamespaces is for scope Namespaced: with scope Cluster every namespace is looked after" }}
+{{- end }}
+{{- if gt (int .Values.replicas) 1 }}
+{{- if and .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
+{{- fail "replicas above 1 need a store that every node can mount: persistence.accessModes [ReadWriteMany], or persistence.existingClaim" }}
+{{- end }}
+{{- if not .Values.persistence.enabled }}
+{{- fail "replicas above 1 need a store that all share: persistence.enabled" }}
+{{- end }}
+{{- end }}
+{{- end }}
