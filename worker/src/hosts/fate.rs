@@ -90,7 +90,7 @@ pub enum HostError {
         #[source]
         source: std::io::Error,
     },
-    /// A package's import took longer than [`LoadLimits::package`]; the host was killed.
+    /// A package's import took longer than `LoadLimits::package`; the host was killed.
     #[error("importing package {id} took longer than {limit:?}")]
     ImportTimeout {
         /// The package.

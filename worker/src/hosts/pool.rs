@@ -446,11 +446,14 @@ impl Observer for Pool {
     }
 
     fn ended(&self, channel: &Channel, death: &Death, running: &[(u32, bool)]) {
+        // SIGKILL comes from outside, perhaps from the kernel for a call's memory, perhaps not.
+        let killed = *death == Death::Signalled(rustix::process::Signal::KILL.as_raw());
+        let weight = if killed { 0.25 } else { 1.0 };
         let by_calls = !matches!(death, Death::Ended(cause) if *cause != super::EndCause::Overdue);
         let ready = {
             let mut state = lock(&self.state);
             if by_calls && !running.is_empty() {
-                state.breaker.host_ended(running, Instant::now());
+                state.breaker.host_ended(running, weight, Instant::now());
             }
             state.unseat(channel);
             state.ready()

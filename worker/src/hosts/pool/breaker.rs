@@ -30,7 +30,8 @@ pub(super) struct Breaker {
 impl Breaker {
     /// A host ended while these packages ran, each with whether its caller had left. If some had,
     /// they are to blame; else all are.
-    pub(super) fn host_ended(&mut self, running: &[(u32, bool)], now: Instant) {
+    /// `weight` is how sure it is that a call ended the host.
+    pub(super) fn host_ended(&mut self, running: &[(u32, bool)], weight: f64, now: Instant) {
         let left: Vec<u32> = running
             .iter()
             .filter(|(_, left)| *left)
@@ -42,7 +43,7 @@ impl Breaker {
             left
         };
         #[expect(clippy::cast_precision_loss, reason = "a handful of calls")]
-        let share = 1.0 / blamed.len().max(1) as f64;
+        let share = weight / blamed.len().max(1) as f64;
         for package in blamed {
             let record = self.records.entry(package).or_default();
             if record
@@ -89,14 +90,14 @@ mod tests {
         let mut breaker = Breaker::default();
         let start = Instant::now();
         for _ in 0..2 {
-            breaker.host_ended(&[(7, false)], start);
+            breaker.host_ended(&[(7, false)], 1.0, start);
         }
         assert_eq!(breaker.pause(7, start), None);
-        breaker.host_ended(&[(7, false)], start);
+        breaker.host_ended(&[(7, false)], 1.0, start);
         assert_eq!(breaker.pause(7, start), Some(PAUSE));
         let later = start + PAUSE;
         assert_eq!(breaker.pause(7, later), None);
-        breaker.host_ended(&[(7, false)], later);
+        breaker.host_ended(&[(7, false)], 1.0, later);
         assert_eq!(breaker.pause(7, later), Some(PAUSE * 2));
         assert_eq!(breaker.pause(8, later), None);
     }
@@ -106,7 +107,7 @@ mod tests {
         let mut breaker = Breaker::default();
         let now = Instant::now();
         for _ in 0..3 {
-            breaker.host_ended(&[(1, false), (2, true)], now);
+            breaker.host_ended(&[(1, false), (2, true)], 1.0, now);
         }
         assert_eq!(breaker.pause(1, now), None);
         assert!(breaker.pause(2, now).is_some());
@@ -117,11 +118,11 @@ mod tests {
         let mut breaker = Breaker::default();
         let now = Instant::now();
         for _ in 0..5 {
-            breaker.host_ended(&[(1, false), (2, false)], now);
+            breaker.host_ended(&[(1, false), (2, false)], 1.0, now);
         }
         assert_eq!(breaker.pause(1, now), None);
         let later = now + WINDOW + Duration::from_secs(1);
-        breaker.host_ended(&[(1, false)], later);
+        breaker.host_ended(&[(1, false)], 1.0, later);
         assert_eq!(breaker.pause(1, later), None);
     }
 }
