@@ -107,3 +107,22 @@ lock: ## pin the Python requirements of tests and benchmarks anew
 clean: ## remove what builds made here (the caches below ~/.cache/ramen stay)
 	@cargo clean --quiet
 	@rm -rf fuzz/target
+
+# ---- charts ----
+.PHONY: charts
+charts: setup ## the Helm charts: lint, schema, security, rights, alert rules, the examples of docs/cluster
+	@charts/tests/tools.sh
+	@$(VENV)/python -m pytest -c e2e/pytest.ini --rootdir charts/tests charts/tests
+
+# ---- the cluster -----------------------------------------------------------------------------------------------------
+.PHONY: cluster-up
+cluster-up: ## a real Kubernetes on this machine, for tests (TIER=2|3|4, NAME=…); prints its kubeconfig
+	@e2e/cluster/cluster up --name $(or $(NAME),test) --tier $(or $(TIER),4)
+
+.PHONY: cluster-down
+cluster-down: ## end it, leaving nothing
+	@e2e/cluster/cluster down --name $(or $(NAME),test)
+
+.PHONY: e2e
+e2e: setup build ## the tests in a real Kubernetes (the first run builds it: 20 minutes)
+	@e2e/run.sh

@@ -1,0 +1,88 @@
+//! Waiting for what should come true, by watching and never by sleeping.
+
+use std::{fmt::Debug, time::Duration};
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    Api,
+    runtime::wait::{Condition, await_condition},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+pub(crate) async fn until<K>(
+    api: Api<K>,
+    name: &str,
+    limit: Duration,
+    condition: impl Condition<K>,
+) -> anyhow::Result<Option<K>>
+where
+    K: kube::Resource<DynamicType = ()>,
+    K: Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
+{
+    let coming = await_condition(api.clone(), name, condition);
+    if let Ok(found) = tokio::time::timeout(limit, coming).await {
+        return found.with_context(|| format!("watching {} {name}", K::kind(&())));
+    }
+    let text = api.get_opt(name).await?.map_or_else(
+        || "it does not exist".to_owned(),
+        |object| serde_json::to_string(&object).unwrap_or_default(),
+    );
+    bail!(
+        "{} {name} is not as it should be after {limit:?}: {text}",
+        K::kind(&())
+    )
+}
+
+/// It exists.
+pub(crate) fn there<K>(object: Option<&K>) -> bool {
+    object.is_some()
+}
+
+/// It does not exist.
+pub fn gone<K>(object: Option<&K>) -> bool {
+    object.is_none()
+}
+
+/// Every replica that a Deployment wants is of its newest template and available.
+pub fn available(deployment: Option<&Deployment>) -> bool {
+    let Some(deployment) = deployment else {
+        return false;
+    };
+    let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
+        return false;
+    };
+    let wanted = spec.replicas.unwrap_or(1);
+    status.observed_generation >= deployment.metadata.generation
+        && status.updated_replicas.unwrap_or(0) == wanted
+        && status.available_replicas.unwrap_or(0) == wanted
+        && status.replicas.unwrap_or(0) == wanted
+}
+
+/// A pod has run to its end, well or not.
+pub fn finished(pod: Option<&Pod>) -> bool {
+    let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// A condition of that type has that status, in the object's `.status.conditions`, whatever its kind is; where the
+/// condition or the status has an `observedGeneration`, it must be of the present spec.
+pub fn condition<K: Serialize>(kind: &str, status: &str) -> impl Fn(Option<&K>) -> bool {
+    move |object| {
+        let Some(object) = object.and_then(|object| serde_json::to_value(object).ok()) else {
+            return false;
+        };
+        let generation = object["metadata"]["generation"].as_i64();
+        let fresh = |of: &serde_json::Value| {
+            of["observedGeneration"]
+                .as_i64()
+                .is_none_or(|seen| Some(seen) >= generation)
+        };
+        fresh(&object["status"])
+            && object["status"]["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|c| c["type"] == kind && c["status"] == status && fresh(c))
+    }
+}
