@@ -55,7 +55,7 @@ pub(crate) fn ratios(findings: &Findings) -> Option<String> {
             left - 10.0,
             y + 15.0,
             to - from,
-            to + 8.0,
+            to.max(x(*goal)) + 8.0,
             y + 15.0,
             short(*value),
             x(*goal),

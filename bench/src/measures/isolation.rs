@@ -159,7 +159,7 @@ pub(super) async fn respawn(lab: &Lab, findings: &mut Findings) -> anyhow::Resul
             .tool("demo_calculator_tool", &arguments, "42")
             .await?;
         // Long enough apart that one death is not taken for a crash loop.
-        tokio::time::sleep(Duration::from_secs(if lab.quick { 1 } else { 12 })).await;
+        tokio::time::sleep(Duration::from_secs(if lab.quick { 1 } else { 3 })).await;
         let [host] = hosts(worker.pid)[..] else {
             bail!("expected one host process")
         };
