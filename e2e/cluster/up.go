@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -63,7 +64,7 @@ func (a app) up(cluster place.Cluster, tier int) error {
 func already(cluster place.Cluster, tier int) error {
 	plan, err := cluster.Load()
 	if err != nil || !plan.Complete {
-		return place.ErrBusy
+		return fmt.Errorf("%s: %w (cluster down ends what is left of a start that was cut off)", cluster.Name, place.ErrBusy)
 	}
 	if plan.Tier < tier {
 		return fmt.Errorf("cluster %s runs with tier %d: end it first (cluster down), or take another --name", cluster.Name, plan.Tier)
@@ -119,6 +120,14 @@ func (a app) launch(cluster place.Cluster, plan place.Plan, lock *os.File, archi
 			_ = process.Kill()
 			_, _ = process.Wait()
 			_ = node.RemoveGroups(cluster.Name, 10*time.Second)
+		}
+	}()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(interrupted)
+	go func() {
+		if _, open := <-interrupted; open {
+			_ = process.Kill() // what waits below notices
 		}
 	}()
 	plan.PID = process.Pid

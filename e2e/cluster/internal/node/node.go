@@ -65,17 +65,24 @@ type reporter struct {
 	pipe  *json.Encoder
 }
 
-// Nobody may be listening any more, and that is no fault.
+// A start that nobody follows any more (`up` was killed) ends here, and everything with it.
+func (r *reporter) send(p Progress) {
+	if err := r.pipe.Encode(p); err != nil {
+		fmt.Println("nobody follows the start:", err)
+		os.Exit(1)
+	}
+}
+
 func (r *reporter) step(format string, args ...any) {
 	step := fmt.Sprintf(format, args...)
 	millis := time.Since(r.start).Milliseconds()
 	fmt.Printf("%6d ms %s\n", millis, step)
-	_ = r.pipe.Encode(Progress{Step: step, Millis: millis})
+	r.send(Progress{Step: step, Millis: millis})
 }
 
 func (r *reporter) fail(err error, log string) {
 	fmt.Println("failed:", err)
-	_ = r.pipe.Encode(Progress{Error: err.Error(), Log: log})
+	r.send(Progress{Error: err.Error(), Log: log})
 }
 
 func serve(cluster place.Cluster, plan place.Plan, progress *reporter) error {
@@ -146,7 +153,7 @@ func start(cluster place.Cluster, plan place.Plan, supervisor *supervisor, progr
 			return
 		}
 	}
-	_ = progress.pipe.Encode(Progress{Done: true, Millis: time.Since(progress.start).Milliseconds()})
+	progress.send(Progress{Done: true, Millis: time.Since(progress.start).Milliseconds()})
 }
 
 // Asks again and again, soon at first; gives the last answer when the time is up.

@@ -38,13 +38,20 @@ type supervisor struct {
 	logs  string
 	mutex sync.Mutex
 	units []*unit
+	leave func() // stops the reaping; there can be one supervisor in a process at a time
 }
 
 func newSupervisor(logs string) *supervisor {
+	children, left := make(chan os.Signal, 1), make(chan struct{})
 	s := &supervisor{logs: logs}
-	children := make(chan os.Signal, 1)
+	s.leave = func() {
+		signal.Stop(children)
+		close(children)
+		<-left
+	}
 	signal.Notify(children, syscall.SIGCHLD)
 	go func() {
+		defer close(left)
 		for range children {
 			s.reap()
 		}
