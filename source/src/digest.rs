@@ -21,6 +21,15 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    pub(crate) fn from_hash(hash: Sha256) -> Self {
+        Self(hash.finalize().into())
+    }
+
+    /// The 32 bytes.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// 64 hex digits.
     pub fn hex(&self) -> String {
         hex::encode(self.0)

@@ -4,6 +4,7 @@
 //! 0755. Reading one back trusts nothing: no links, no devices, no path that leaves the folder, no
 //! more entries or bytes than allowed.
 
+mod incoming;
 mod pack;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use tempfile::TempPath;
 
 use crate::Digest;
 
+pub use incoming::Incoming;
 pub use pack::{Links, PackOptions, Progress, pack_dir, pack_tree};
 pub use unpack::{Unpacked, unpack};
 
@@ -41,9 +43,9 @@ pub struct Layer {
     pub digest: Digest,
     /// Bytes of the archive.
     pub size: u64,
-    /// Files in it.
+    /// Files in it; 0 when it was received rather than packed.
     pub files: u64,
-    /// Their bytes.
+    /// Their bytes; 0 when it was received.
     pub bytes: u64,
 }
 

@@ -178,6 +178,42 @@ impl Store {
         }
     }
 
+    /// Forgets the text under a key.
+    pub async fn remove_memo(&self, key: &str) -> Result<(), StoreError> {
+        let entry = key_in("memos", key)?;
+        match self.objects.delete(&entry).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(e) => Err(write_failed(entry.to_string(), e.into())),
+        }
+    }
+
+    /// Forgets the texts whose key begins with `prefix` and that are older than `older_than`; says how
+    /// many those were.
+    pub async fn prune_memos(&self, prefix: &str, older_than: Duration) -> Result<u64, StoreError> {
+        let memos = Key::from("memos");
+        let listed = self.objects.list(Some(&memos)).try_collect::<Vec<_>>();
+        let listed = listed.await.map_err(|e| StoreError::Read {
+            what: "memos".to_owned(),
+            source: e.into(),
+        })?;
+        let mut removed = 0;
+        for object in listed {
+            let age = std::time::SystemTime::from(object.last_modified).elapsed();
+            let ours = object.location.filename();
+            if !ours.is_some_and(|name| name.starts_with(prefix))
+                || !age.is_ok_and(|age| age >= older_than)
+            {
+                continue;
+            }
+            match self.objects.delete(&object.location).await {
+                Ok(()) => removed += 1,
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(e) => return Err(write_failed(object.location.to_string(), e.into())),
+            }
+        }
+        Ok(removed)
+    }
+
     /// The archive of a layer, not yet checked against its digest.
     pub async fn open_layer(&self, layer: &LayerRef) -> Result<File, StoreError> {
         let digest = digest_of(layer)?;

@@ -12,6 +12,7 @@ use ramen_group::{CidrSet, SecretTable};
 
 use crate::gate::{AddressRule, KeyFiles};
 use crate::names;
+use crate::remote::StoreAt;
 
 /// A variable of our own environment that hosts inherit.
 pub(crate) fn inherited(name: &str) -> Option<String> {
@@ -96,9 +97,12 @@ pub struct ServeArgs {
     /// Calls after which a host is replaced; 0: never
     #[arg(long, env = names::HOST_MAX_CALLS, default_value = "0", value_name = "N")]
     pub host_max_calls: String,
-    /// Folder of the artifact store
-    #[arg(long, env = names::STORE, value_name = "DIR")]
+    /// Folder of the artifact store, or the address of the artifact endpoint
+    #[arg(long, env = names::STORE, value_name = "DIR|URL")]
     pub store: Option<PathBuf>,
+    /// File with the token for the artifact endpoint
+    #[arg(long, env = names::STORE_TOKEN_FILE, value_name = "FILE")]
+    pub store_token_file: Option<PathBuf>,
     /// Folder for unpacked layers and home folders; unset: `unpacked` in the store
     #[arg(long, env = names::CACHE_DIR, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
@@ -163,7 +167,7 @@ pub struct Config {
     /// Calls after which a host is replaced.
     pub host_max_calls: u64,
     /// The artifact store.
-    pub store: PathBuf,
+    pub(crate) store: StoreAt,
     /// Unpacked layers.
     pub cache_dir: PathBuf,
     /// The desired-state file.
@@ -268,6 +272,7 @@ impl Config {
             host_rss_limit_mib,
             host_max_calls,
             store,
+            store_token_file,
             cache_dir,
             desired,
             host_dir,
@@ -313,6 +318,17 @@ impl Config {
         };
         let host_dir = host_dir.or_else(own_folder).unwrap_or_default();
         let store = store.unwrap_or_default();
+        let store = StoreAt::read(&store, store_token_file.as_deref()).unwrap_or_else(|fault| {
+            reader.0.push(fault);
+            StoreAt::Folder(store)
+        });
+        if matches!(store, StoreAt::Endpoint { .. }) && cache_dir.is_none() {
+            reader.0.push(format!(
+                "{}: the folder for unpacked layers must be named, since {} is an address",
+                names::CACHE_DIR,
+                names::STORE
+            ));
+        }
         let config = Self {
             listen: reader.address(names::LISTEN, &listen),
             metrics_listen: (metrics_listen.trim() != "off")
@@ -350,7 +366,7 @@ impl Config {
                 * 1024
                 * reader.number(names::HOST_RSS_LIMIT_MIB, &host_rss_limit_mib, 0, 1 << 30),
             host_max_calls: reader.number(names::HOST_MAX_CALLS, &host_max_calls, 0, u64::MAX),
-            cache_dir: cache_dir.unwrap_or_else(|| store.join("unpacked")),
+            cache_dir: cache_dir.unwrap_or_else(|| store.default_cache(Path::new(""))),
             store,
             desired,
             host_dir,

@@ -38,7 +38,8 @@ pub use progress::ProgressMode;
 #[command(
     args_override_self = true,
     after_help = "Exit codes: 0 all packages serve, 3 some do, 4 none or the revision failed, \
-                        2 wrong usage, 1 internal error."
+                        2 wrong usage, 1 internal error. With --report-url: 0 when the report \
+                        was handed over, whatever it says."
 )]
 pub struct DeployArgs {
     /// The folder that holds `mcp/`, or the `mcp` folder itself.
@@ -47,14 +48,21 @@ pub struct DeployArgs {
     /// A code layer of the store.
     #[arg(long, value_name = "KEY@sha256:HEX", conflicts_with = "code_dir")]
     pub code_layer: Option<CodeLayer>,
-    /// The artifact store.
-    #[arg(long, value_name = "DIR", env = names::STORE)]
+    /// The artifact store, or the address of the operator's artifact endpoint.
+    #[arg(long, value_name = "DIR|URL", env = names::STORE)]
     pub store: PathBuf,
+    /// File with the token for the artifact endpoint.
+    #[arg(long, alias = "token-file", value_name = "FILE", env = names::STORE_TOKEN_FILE)]
+    pub store_token_file: Option<PathBuf>,
+    /// Where the deps layer and the report are handed over, besides `--out`: an address of the
+    /// artifact endpoint that ends with `/report`.
+    #[arg(long, value_name = "URL", requires = "store_token_file")]
+    pub report_url: Option<String>,
     /// Where `report.json` is written, and scratch files during the run.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Folder for unpacked layers; shared with `serve` nothing is unpacked twice [default:
-    /// `unpacked` in the store].
+    /// `unpacked` in the store, or in `--out` when the store is an address].
     #[arg(long, value_name = "DIR", env = names::CACHE_DIR)]
     pub cache_dir: Option<PathBuf>,
     /// Name of the group, for its secrets.
@@ -141,6 +149,7 @@ pub fn run(args: DeployArgs) -> ExitCode {
         Err(error) => return fail(&format!("cannot start: {error}")),
     };
     let progress = args.progress;
+    let handed_over = args.report_url.is_some();
     let result = runtime.block_on(async {
         tokio::select! {
             result = deploy(args, std::env::vars().collect()) => Some(result),
@@ -157,6 +166,8 @@ pub fn run(args: DeployArgs) -> ExitCode {
                 summary(&report);
             }
             ExitCode::from(match report.outcome {
+                // Whoever took the report judges it; a job that ended well is not a failed job.
+                _ if handed_over => 0,
                 Outcome::Ok => 0,
                 Outcome::Partial => 3,
                 Outcome::Failed => 4,

@@ -15,6 +15,7 @@ pub mod names;
 mod packages;
 mod page;
 pub mod parent;
+mod remote;
 pub mod serve;
 mod service;
 pub mod telemetry;

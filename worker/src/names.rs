@@ -41,9 +41,13 @@ pub const HOST_THREADS: &str = "RAMEN_HOST_THREADS";
 pub const HOST_RSS_LIMIT_MIB: &str = "RAMEN_HOST_RSS_LIMIT_MIB";
 /// Calls after which a host process is replaced (0: no limit).
 pub const HOST_MAX_CALLS: &str = "RAMEN_HOST_MAX_CALLS";
-/// Folder of the artifact store that holds the layers.
+/// Folder of the artifact store that holds the layers, or the address of the operator's artifact
+/// endpoint (`http://ramen-artifacts.ramen:8081`), from which they are fetched by digest.
 pub const STORE: &str = "RAMEN_STORE";
-/// Folder for unpacked layers and the hosts' home folders.
+/// File with the token for the artifact endpoint; read anew for each request.
+pub const STORE_TOKEN_FILE: &str = "RAMEN_STORE_TOKEN_FILE";
+/// Folder for unpacked layers and the hosts' home folders. Must be named when `RAMEN_STORE` is an
+/// address.
 pub const CACHE_DIR: &str = "RAMEN_CACHE_DIR";
 /// File that says what to serve (JSON, the shape of `ramen.v1.DesiredState`); watched.
 pub const DESIRED: &str = "RAMEN_DESIRED";
@@ -74,6 +78,8 @@ pub const PARENT_PID: &str = "RAMEN_PARENT_PID";
 
 /// Metadata with the admin key.
 pub const ADMIN_KEY_HEADER: &str = "x-ramen-admin-key";
+/// Metadata of a refused `Reload`: the reason, one word of `docs/reference/errors.md`.
+pub const REASON_HEADER: &str = "ramen-reason";
 /// The gRPC service of MCP.
 pub const MCP_SERVICE: &str = "ramen.v1.Mcp";
 /// The gRPC service of administration.

@@ -119,6 +119,17 @@ async fn memos_are_kept_beside_the_layers() {
     store.put_memo("m", "newer").await.unwrap();
     assert_eq!(store.memo("m").await.unwrap().as_deref(), Some("newer"));
     assert!(store.put_memo("../m", "x").await.is_err());
+
+    store.put_memo("n", "other").await.unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    assert_eq!(store.prune_memos("m", hour).await.unwrap(), 0);
+    let now = std::time::Duration::ZERO;
+    assert_eq!(store.prune_memos("m", now).await.unwrap(), 1);
+    assert_eq!(store.memo("m").await.unwrap(), None);
+    assert_eq!(store.memo("n").await.unwrap().as_deref(), Some("other"));
+    store.remove_memo("n").await.unwrap();
+    store.remove_memo("n").await.unwrap();
+    assert_eq!(store.memo("n").await.unwrap(), None);
 }
 
 #[tokio::test]

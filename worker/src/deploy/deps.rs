@@ -14,7 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ramen_group::{Finding, LayerRef, Reason};
-use ramen_source::{Cache, Kind, Store};
+use ramen_source::layer::Layer;
+use ramen_source::{Cache, Kind};
+
+use crate::remote::{DeployRun, Depot, RemoteError};
 
 use super::host::Described;
 use super::progress::{Phase, Progress};
@@ -49,7 +52,8 @@ pub(crate) struct Deps {
 /// What the step needs.
 pub(crate) struct Installer<'a> {
     pub(crate) uv: &'a Uv,
-    pub(crate) store: &'a Store,
+    pub(crate) depot: &'a Depot,
+    pub(crate) remote: Option<&'a DeployRun>,
     pub(crate) cache: &'a Cache,
     pub(crate) host: &'a Described,
     pub(crate) progress: Progress,
@@ -75,13 +79,13 @@ impl Installer<'_> {
     /// Makes the layer of `plan` ready; `plan` asks for something and has no errors.
     pub(crate) async fn ready(&self, mut plan: Plan, spent: &mut Spent) -> Result<Deps, Failed> {
         let inputs = self.inputs_key(&plan);
-        let memo = self
-            .store
-            .root()
-            .join("locks")
-            .join(format!("{inputs}.txt"));
         let use_memo = !self.refresh && !plan.moving;
-        if use_memo && let Ok(lock) = std::fs::read_to_string(&memo) {
+        let known = if use_memo {
+            self.known_lock(&inputs).await
+        } else {
+            None
+        };
+        if let Some(lock) = known {
             let count = packages(&lock);
             self.progress.step(
                 Phase::Resolve,
@@ -123,15 +127,75 @@ impl Installer<'_> {
                 });
             }
         };
-        if !plan.moving
-            && let Err(error) = remember(&memo, &lock)
-        {
+        if !plan.moving {
+            self.keep_lock(&inputs, &lock).await;
+        }
+        Ok(Deps { layer, dir, lock })
+    }
+
+    fn lock_file(&self, inputs: &str) -> std::path::PathBuf {
+        let locks = self.depot.store().root().join("locks");
+        locks.join(format!("{inputs}.txt"))
+    }
+
+    async fn known_lock(&self, inputs: &str) -> Option<String> {
+        match self.remote {
+            None => std::fs::read_to_string(self.lock_file(inputs)).ok(),
+            Some(remote) => match remote.lock(inputs).await {
+                Ok(lock) => lock,
+                Err(error) => {
+                    let error = chain(&error);
+                    self.uv
+                        .log
+                        .line("ramen", &format!("no known lock could be read: {error}"));
+                    None
+                }
+            },
+        }
+    }
+
+    async fn keep_lock(&self, inputs: &str, lock: &str) {
+        let kept = match self.remote {
+            None => remember(&self.lock_file(inputs), lock).map_err(|error| error.to_string()),
+            Some(remote) => {
+                let kept = remote.keep_lock(inputs, lock).await;
+                kept.map_err(|error| chain(&error))
+            }
+        };
+        if let Err(error) = kept {
             self.uv.log.line(
                 "ramen",
                 &format!("the lock could not be kept for next time: {error}"),
             );
         }
-        Ok(Deps { layer, dir, lock })
+    }
+
+    /// The layer under a key, if there is one.
+    async fn find(&self, key: &str) -> Result<Option<LayerRef>, UvFault> {
+        match self.remote {
+            None => self
+                .depot
+                .store()
+                .find(Kind::Deps, key)
+                .await
+                .map_err(|error| store_fault(&error)),
+            Some(remote) => remote.deps(key).await.map_err(|error| remote_fault(&error)),
+        }
+    }
+
+    async fn put(&self, key: &str, packed: &Layer) -> Result<LayerRef, UvFault> {
+        match self.remote {
+            None => self
+                .depot
+                .store()
+                .put(Kind::Deps, key, packed)
+                .await
+                .map_err(|error| store_fault(&error)),
+            Some(remote) => remote
+                .put_deps(key, packed)
+                .await
+                .map_err(|error| remote_fault(&error)),
+        }
     }
 
     /// The layer of a lock: from the store, or installed. With `known_only`, a lock whose local
@@ -157,13 +221,8 @@ impl Installer<'_> {
     ) -> Result<(LayerRef, PathBuf), UvFault> {
         let key = self.lock_key(lock);
         let count = packages(lock);
-        if let Some(layer) = self
-            .store
-            .find(Kind::Deps, &key)
-            .await
-            .map_err(|error| store_fault(&error))?
-        {
-            match self.cache.ready(self.store, Kind::Deps, &layer).await {
+        if let Some(layer) = self.find(&key).await? {
+            match self.depot.ready(self.cache, Kind::Deps, &layer).await {
                 Ok(dir) => {
                     self.progress.step(
                         Phase::Install,
@@ -202,15 +261,11 @@ impl Installer<'_> {
             .step(Phase::Install, count, Some(count), Some(bytes), "compiling");
         self.uv.compile(&target, bytes > PARALLEL_FROM).await?;
         let packed = self.pack(&target).await?;
-        let layer = self
-            .store
-            .put(Kind::Deps, &key, &packed)
-            .await
-            .map_err(|error| store_fault(&error))?;
+        let layer = self.put(&key, &packed).await?;
         // Moved rather than unpacked, where it can be.
         let cached = match self.cache.adopt(&target, &packed).await {
             Ok(true) => Ok(self.cache.path_of(packed.digest)),
-            _ => self.cache.ready(self.store, Kind::Deps, &layer).await,
+            _ => self.depot.ready(self.cache, Kind::Deps, &layer).await,
         };
         let dir = cached.map_err(|error| UvFault::new(error.reason(), chain(&error)))?;
         discard(&target);
@@ -380,6 +435,10 @@ fn io_fault(doing: &str, error: &std::io::Error) -> UvFault {
         Reason::InstallFailed
     };
     UvFault::new(reason, format!("{doing}: {error}"))
+}
+
+fn remote_fault(error: &RemoteError) -> UvFault {
+    UvFault::new(Reason::Internal, chain(error))
 }
 
 fn store_fault(error: &ramen_source::store::StoreError) -> UvFault {

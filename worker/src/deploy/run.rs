@@ -9,11 +9,12 @@ use ramen_group::{Finding, Group, LayerRef, Reason, Report, SecretTable, scan};
 use ramen_redact::Redactor;
 use ramen_source::layer::{code_dir, pack_tree};
 use ramen_source::tree::{TreeError, TreeLimits, refused, walk_folder};
-use ramen_source::{Cache, Kind, Store};
+use ramen_source::{Cache, Kind};
 
 use crate::hosts::HostSpec;
 use crate::names;
 use crate::packages::{self, LoadSetting};
+use crate::remote::{DeployRun, Depot, StoreAt};
 
 use super::deps::{Deps, Installer, Spent};
 use super::golden::GoldenRun;
@@ -43,7 +44,8 @@ struct Code {
 struct Run {
     args: DeployArgs,
     vars: BTreeMap<String, String>,
-    store: Store,
+    depot: Depot,
+    remote: Option<DeployRun>,
     cache: Cache,
     work: Work,
     log: RunLog,
@@ -62,12 +64,21 @@ pub(super) async fn run(
     let work = Work::open(&args.out)
         .with_context(|| format!("cannot write to the output folder {}", args.out.display()))?;
     let out = args.out.clone();
-    let store = Store::open(&args.store).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    let token_file = args.store_token_file.as_deref();
+    let at = StoreAt::read(&args.store, token_file).map_err(anyhow::Error::msg)?;
+    let remote = match (&args.report_url, token_file) {
+        (Some(url), Some(file)) => {
+            let run = DeployRun::new(url, file.to_owned());
+            Some(run.map_err(|fault| anyhow::anyhow!("--report-url: {fault}"))?)
+        }
+        _ => None,
+    };
     let cache_dir = args
         .cache_dir
         .clone()
-        .unwrap_or_else(|| args.store.join("unpacked"));
+        .unwrap_or_else(|| at.default_cache(&out));
     let cache = Cache::open(&cache_dir).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    let depot = Depot::open(&at, cache.root()).map_err(|error| anyhow::anyhow!(chain(&error)))?;
 
     let index = IndexConfig::load(&vars);
     let own = vars
@@ -88,7 +99,8 @@ pub(super) async fn run(
         report: empty_report(&args),
         args,
         vars,
-        store,
+        depot: depot.patient(),
+        remote,
         cache,
         work,
         log,
@@ -100,6 +112,7 @@ pub(super) async fn run(
         mut report,
         log,
         work,
+        remote,
         ..
     } = run;
     settle(&mut report);
@@ -110,6 +123,12 @@ pub(super) async fn run(
     let json = serde_json::to_vec_pretty(&report).context("cannot write the report")?;
     super::write_by_rename(&out, &out.join("report.json"), &json)
         .with_context(|| format!("cannot write the report to {}", out.display()))?;
+    if let Some(remote) = remote {
+        let handed = remote.report(&report).await;
+        handed.map_err(|error| {
+            anyhow::anyhow!("the report was not handed over: {}", chain(&error))
+        })?;
+    }
     Ok(report)
 }
 
@@ -173,7 +192,8 @@ impl Run {
         let layer = match (&self.args.code_layer, &self.args.code_dir) {
             (Some(wanted), _) => {
                 let known = self
-                    .store
+                    .depot
+                    .store()
                     .find(Kind::Code, &wanted.key)
                     .await
                     .ok()
@@ -190,7 +210,7 @@ impl Run {
             (None, None) => return Err(Finding::group(Reason::Internal, "no code was named")),
         };
         self.report.tree = Some(layer.key.clone());
-        let unpacked = self.cache.ready(&self.store, Kind::Code, &layer).await;
+        let unpacked = self.depot.ready(&self.cache, Kind::Code, &layer).await;
         let unpacked = unpacked.map_err(|error| Finding::group(error.reason(), chain(&error)))?;
         match refused(&unpacked) {
             Ok(refused) => {
@@ -208,7 +228,7 @@ impl Run {
     async fn pack_code(&self, dir: &Path) -> Result<LayerRef, Finding> {
         let tree =
             walk_folder(dir, &TreeLimits::default()).map_err(|error: TreeError| error.finding())?;
-        if let Ok(Some(layer)) = self.store.find(Kind::Code, &tree.id).await {
+        if let Ok(Some(layer)) = self.depot.store().find(Kind::Code, &tree.id).await {
             return Ok(layer);
         }
         let scratch = self.work.dir("scratch");
@@ -216,7 +236,7 @@ impl Run {
             scratch.map_err(|error| Finding::group(Reason::Internal, error.to_string()))?;
         let packed = pack_tree(&tree, &scratch)
             .map_err(|error| Finding::group(error.reason(), chain(&error)))?;
-        let put = self.store.put(Kind::Code, &tree.id, &packed).await;
+        let put = self.depot.store().put(Kind::Code, &tree.id, &packed).await;
         put.map_err(|error| Finding::group(error.reason(), chain(&error)))
     }
 
@@ -239,7 +259,8 @@ impl Run {
         };
         let installer = Installer {
             uv: &uv,
-            store: &self.store,
+            depot: &self.depot,
+            remote: self.remote.as_ref(),
             cache: &self.cache,
             host: &described,
             progress: self.progress,

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ramen_group::{DesiredState, Finding, Group, GroupCatalog, SecretTable};
+use ramen_group::{DesiredState, Finding, Group, GroupCatalog, Reason, SecretTable};
 use ramen_mcp::model::Implementation;
 use ramen_mcp::{Options, Server};
 use ramen_redact::Redactor;
 use ramen_source::cache::CacheError;
 use ramen_source::store::{Kind, StoreError};
-use ramen_source::{Cache, Store, layer};
+use ramen_source::{Cache, layer};
 use tokio::sync::{mpsc, watch};
 
 use super::Generation;
@@ -21,6 +21,7 @@ use crate::hosts::pool::{Pool, PoolError, PoolSpec};
 use crate::hosts::{HostError, HostSpec, LoadLimits, OutputLine, host_program};
 use crate::metrics::Metrics;
 use crate::packages::{self, LoadSetting};
+use crate::remote::{Depot, StoreAt};
 
 /// Lines of output that wait to be logged; more are dropped.
 const OUTPUT_QUEUE: usize = 1024;
@@ -28,7 +29,7 @@ const OUTPUT_QUEUE: usize = 1024;
 /// What is the same for every generation.
 pub(crate) struct Setting {
     pub(crate) group: String,
-    pub(crate) store: PathBuf,
+    pub(crate) store: StoreAt,
     pub(crate) cache_dir: PathBuf,
     pub(crate) host_dir: PathBuf,
     pub(crate) hosts: usize,
@@ -51,7 +52,7 @@ pub enum ReloadError {
     /// The cache cannot be used.
     #[error("cannot open the cache")]
     Cache(#[source] CacheError),
-    /// A layer could not be unpacked.
+    /// A layer could not be fetched or unpacked.
     #[error("cannot unpack the {layer} layer")]
     Layer {
         /// `code` or `deps`.
@@ -80,6 +81,16 @@ pub enum ReloadError {
 }
 
 impl ReloadError {
+    /// How statuses name this.
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Self::Layer { source, .. } | Self::Cache(source) => source.reason(),
+            Self::Store(error) => error.reason(),
+            Self::Home(_) => Reason::Internal,
+            Self::NoHostProgram { .. } | Self::Packages(_) | Self::Hosts(_) => Reason::ReloadFailed,
+        }
+    }
+
     /// Whether trying again with the same desired state may help.
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(self, Self::Packages(_) | Self::NoHostProgram { .. })
@@ -95,7 +106,7 @@ pub struct Manager {
     current: watch::Sender<Option<Arc<Generation>>>,
     serving: watch::Sender<bool>,
     loading: tokio::sync::Mutex<()>,
-    layers: tokio::sync::OnceCell<(Store, Cache)>,
+    layers: tokio::sync::OnceCell<(Depot, Cache)>,
     numbers: AtomicU64,
     wanted: Mutex<String>,
     last_error: Mutex<String>,
@@ -241,16 +252,16 @@ impl Manager {
 
     async fn load(&self, desired: DesiredState) -> Result<Arc<Generation>, ReloadError> {
         let setting = &self.setting;
-        let (store, cache) = self
+        let (depot, cache) = self
             .layers
             .get_or_try_init(async || {
-                let store = Store::open(&setting.store).map_err(ReloadError::Store)?;
                 let cache = Cache::open(&setting.cache_dir).map_err(ReloadError::Cache)?;
-                Ok((store, cache))
+                let depot = Depot::open(&setting.store, cache.root());
+                Ok((depot.map_err(ReloadError::Store)?, cache))
             })
             .await?;
-        let code = cache
-            .ready(store, Kind::Code, &desired.code)
+        let code = depot
+            .ready(cache, Kind::Code, &desired.code)
             .await
             .map_err(|source| ReloadError::Layer {
                 layer: "code",
@@ -259,7 +270,7 @@ impl Manager {
         let deps =
             match &desired.deps {
                 None => None,
-                Some(deps) => Some(cache.ready(store, Kind::Deps, deps).await.map_err(
+                Some(deps) => Some(depot.ready(cache, Kind::Deps, deps).await.map_err(
                     |source| ReloadError::Layer {
                         layer: "deps",
                         source,

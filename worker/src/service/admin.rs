@@ -7,9 +7,11 @@ use ramen_proto::v1::admin_server::{Admin, AdminServer};
 use ramen_proto::v1::{
     self as proto, HostStatus, ReloadRequest, ReloadResponse, StatusRequest, StatusResponse,
 };
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
 use super::Front;
+use crate::names::REASON_HEADER;
 
 pub(super) struct Service(Arc<Front>);
 
@@ -38,9 +40,12 @@ impl Admin for Service {
                     prompts: count(group.prompts.len()),
                 }))
             }
-            Ok(Err(_)) => {
+            Ok(Err(error)) => {
                 // The text with everything behind the error, redacted.
-                Err(Status::failed_precondition(self.0.manager.wanted().1))
+                let mut status = Status::failed_precondition(self.0.manager.wanted().1);
+                let reason = MetadataValue::from_static(error.reason().as_str());
+                status.metadata_mut().insert(REASON_HEADER, reason);
+                Err(status)
             }
             Err(_) => Err(Status::internal("the load was stopped")),
         }
