@@ -1,6 +1,10 @@
 //! A host without Python, for the tests of the front: each callable's name says what it does.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a host of tests: what surprises it must end it")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a host of tests: what surprises it must end it"
+)]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
