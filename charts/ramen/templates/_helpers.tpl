@@ -1,20 +1,17 @@
-{{- define "ramen.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
-{{- end }}
-
 {{- /* `ramen` for a release of that name. At most 40 letters, so that every object can add a word. */ -}}
 {{- define "ramen.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
-{{- else if contains (include "ramen.name" .) .Release.Name }}
+{{- else if contains "ramen" .Release.Name }}
 {{- .Release.Name | trunc 40 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name (include "ramen.name" .) | trunc 40 | trimSuffix "-" }}
+{{- printf "%s-ramen" .Release.Name | trunc 40 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
+{{- /* The policies that the operator makes for workers let in pods by name and component: never another name. */ -}}
 {{- define "ramen.selector" -}}
-app.kubernetes.io/name: {{ include "ramen.name" . }}
+app.kubernetes.io/name: ramen
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}

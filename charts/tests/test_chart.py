@@ -1,0 +1,190 @@
+"""The charts as helm sees them, and what they say about the code."""
+
+import json
+import re
+
+import openapi
+import pytest
+import yaml
+from conftest import CHART, CRDS, KUBERNETES, ROOT, VALUES, helm, of, refused, render, rendered, template
+
+CASES = pytest.mark.parametrize("case", VALUES)
+MONITORING = "monitoring.coreos.com/v1"
+
+
+@pytest.mark.parametrize("chart", [CHART, CRDS], ids=lambda path: path.name)
+def test_lint_finds_nothing(chart):
+    done = helm("lint", "--strict", str(chart))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_supported_versions_are_taken_and_older_ones_refused(version):
+    assert template(CHART, {}, "--kube-version", version).returncode == 0
+    assert template(CRDS, {}, "--kube-version", version).returncode == 0
+
+
+@pytest.mark.parametrize("chart", [CHART, CRDS], ids=lambda path: path.name)
+def test_an_older_cluster_is_refused_in_words(chart):
+    done = template(chart, {}, "--kube-version", "1.32.9")
+    assert done.returncode != 0 and "kubeVersion" in done.stderr
+
+
+def test_a_version_with_a_suffix_of_a_cloud_is_no_older_version():
+    assert template(CHART, {}, "--kube-version", "v1.33.1-gke.100").returncode == 0
+
+
+@CASES
+def test_every_object_is_one_that_the_api_server_takes(case):
+    if openapi.specification() is None:
+        pytest.skip("SKIPPED: no OpenAPI file of Kubernetes in the Go module cache")
+    for document in rendered(case):
+        if document["apiVersion"] != MONITORING:
+            assert openapi.check(document) == [], document["metadata"]["name"]
+
+
+def test_the_check_of_objects_finds_what_is_wrong():
+    if openapi.specification() is None:
+        pytest.skip("SKIPPED: no OpenAPI file of Kubernetes in the Go module cache")
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x", "labels": {"a": "b c"}}}
+    service["spec"] = {"prots": [], "ports": [{"name": "p"}], "selector": {"a": 1}}
+    found = "\n".join(openapi.check(service))
+    for fault in (".spec.prots: no such field", "[0].port: missing", "selector.a: 1 is no string", "label a"):
+        assert fault in found
+
+
+@CASES
+def test_names_are_there_once_and_short_enough(case):
+    seen = set()
+    for document in rendered(case):
+        meta = document["metadata"]
+        key = (document["kind"], meta.get("namespace"), meta["name"])
+        assert key not in seen and len(meta["name"]) <= 63 + 64 * document["kind"].startswith("Cluster")
+        seen.add(key)
+        if document["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
+            assert meta.get("namespace"), key
+
+
+def test_a_long_release_name_is_cut_and_still_makes_valid_names():
+    done = template(CHART, {"fullnameOverride": "a" * 39 + "-" + "b" * 39})
+    assert done.returncode == 0, done.stderr
+    for document in filter(None, yaml.safe_load_all(done.stdout)):
+        assert len(document["metadata"]["name"]) <= 63 and "--" not in document["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"replica": 2}, "replica"),
+        ({"scope": "Everywhere"}, "scope"),
+        ({"replicas": "two"}, "replicas"),
+        ({"watchNamespaces": ["Team_A"]}, "watchNamespaces"),
+        ({"scope": "Cluster", "watchNamespaces": ["a"]}, "watchNamespaces"),
+        ({"image": {"digest": "sha256:short"}}, "digest"),
+        ({"worker": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
+        ({"networkPolicy": {"egress": {"cidrs": ["everything"]}}}, "cidrs"),
+        ({"resources": {"limits": None}}, "limits"),
+        ({"persistence": {"size": "big"}}, "size"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_and_named(values, says):
+    assert says in refused(values)
+
+
+def test_the_schema_knows_every_value_and_no_other():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def compare(values: dict, schema: dict, path: str):
+        known = schema.get("properties")
+        if known is None:
+            return
+        assert set(values) == set(known) - {"global"}, path
+        for key, value in values.items():
+            if isinstance(value, dict):
+                compare(value, known[key], f"{path}.{key}")
+
+    compare(values, schema, "")
+
+
+def constants(path: str) -> set[str]:
+    return set(re.findall(r'"(RAMEN_[A-Z_]+)"', (ROOT / path).read_text()))
+
+
+@CASES
+def test_the_operator_knows_every_variable_that_the_chart_sets(case):
+    (deployment,) = of(rendered(case), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    names = [entry["name"] for entry in container["env"]]
+    assert len(names) == len(set(names))
+    known = constants("operator/src/names.rs")
+    if VALUES[case].get("scope") == "Cluster":
+        known -= {"RAMEN_OPERATOR_NAMESPACES"}
+    assert {name for name in names if name.startswith("RAMEN_")} == known
+
+
+def test_images_of_workers_are_handed_on():
+    (deployment,) = of(rendered("full"), "Deployment")
+    env = {e["name"]: e.get("value") for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    worker = VALUES["full"]["worker"]["image"]
+    assert env["RAMEN_OPERATOR_WORKER_IMAGE"] == f"{worker['repository']}@{worker['digest']}"
+    assert env["RAMEN_OPERATOR_ALLOW_HTTP"] == "1" and env["HTTPS_PROXY"]
+
+
+@CASES
+def test_services_lead_to_ports_that_the_pod_has(case):
+    documents = rendered(case)
+    (deployment,) = of(documents, "Deployment")
+    template_ = deployment["spec"]["template"]
+    ports = {port["name"]: port["containerPort"] for port in template_["spec"]["containers"][0]["ports"]}
+    for service in of(documents, "Service"):
+        assert service["spec"]["selector"].items() <= template_["metadata"]["labels"].items()
+        for port in service["spec"]["ports"]:
+            assert port["targetPort"] in ports
+    env = {e["name"]: e.get("value") for e in template_["spec"]["containers"][0]["env"]}
+    assert env["RAMEN_OPERATOR_ARTIFACTS_URL"] == "http://ramen-artifacts.ramen-system.svc:8081"
+    (service,) = of(documents, "Service", "ramen-artifacts")
+    assert ports[service["spec"]["ports"][0]["targetPort"]] == service["spec"]["ports"][0]["port"] == 8081
+
+
+def test_addresses_that_hand_out_credentials_are_out_of_reach():
+    for case in ("default", "full"):
+        (policy,) = of(rendered(case), "NetworkPolicy")
+        assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        blocks = [peer["ipBlock"] for rule in policy["spec"]["egress"] for peer in rule.get("to", [])]
+        assert "169.254.0.0/16" in next(b for b in blocks if b["cidr"] == "0.0.0.0/0")["except"]
+        for block in blocks:
+            assert block["cidr"].endswith("/0") or "except" not in block
+            assert all((":" in e) == (":" in block["cidr"]) for e in block.get("except", []))
+
+
+def test_only_pods_of_ours_reach_the_artifacts():
+    (policy,) = of(rendered("default"), "NetworkPolicy")
+    rules = {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]}
+    for peer in rules["artifacts"]:
+        assert peer["podSelector"]["matchLabels"]
+    assert of(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
+
+
+def test_ops08_uninstalling_the_kind_keeps_it_and_its_groups():
+    documents = [d for d in yaml.safe_load_all(template(CRDS, {"annotations": {"a": "b"}}).stdout) if d]
+    assert documents, "the chart has no kind in it"
+    for document in documents:
+        assert document["kind"] == "CustomResourceDefinition"
+        assert document["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert document["metadata"]["annotations"]["a"] == "b"
+        original = yaml.safe_load((ROOT / "crds" / "yaml" / f"{document['metadata']['name']}.yaml").read_text())
+        assert document["spec"] == original["spec"]
+
+
+def test_the_kind_in_the_chart_is_that_of_the_code():
+    ours = sorted((CRDS / "files").glob("*.yaml"))
+    assert [path.name for path in ours] == sorted(path.name for path in (ROOT / "crds" / "yaml").glob("*.yaml"))
+    for path in ours:
+        assert path.read_bytes() == (ROOT / "crds" / "yaml" / path.name).read_bytes(), "run cargo xtask crdgen"
+
+
+def test_the_version_is_that_of_the_programs():
+    version = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE).group(1)
+    for chart in (CHART, CRDS):
+        assert yaml.safe_load((chart / "Chart.yaml").read_text())["appVersion"] == version
