@@ -19,6 +19,6 @@ pub use status::{
     ZoneStatus,
 };
 pub use validate::{
-    GitUrl, GroupName, InnerPath, Interval, PythonVersion, RefSpec, SpecFault, UrlPolicy,
-    ValidatedGroup, validate, validate_with,
+    Egress, GitUrl, GroupName, InnerPath, Interval, PythonVersion, RefSpec, Replicas, SecretName,
+    SpecFault, UrlPolicy, ValidatedGroup, Zone, ZoneName, validate, validate_with,
 };

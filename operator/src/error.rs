@@ -1,0 +1,75 @@
+//! What can go wrong in a run, each with a word for status, events and metrics.
+
+use std::fmt::Write as _;
+
+/// A run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server refused, or could not be reached.
+    #[error("cannot {verb} {object}: {}", api(.source))]
+    Api {
+        /// `apply`, `read`, `delete`.
+        verb: &'static str,
+        /// `Deployment team-a/calc-default`.
+        object: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
+    /// An object of that name belongs to somebody else.
+    #[error("{object} exists and is not this group's: rename the group, or remove the object")]
+    Foreign {
+        /// `Secret team-a/calc-mcp-keys`.
+        object: String,
+    },
+    /// What the operator remembers of the group cannot be read.
+    #[error("the ConfigMap {name} cannot be read: {message}; remove it to start afresh")]
+    Memory {
+        /// The ConfigMap.
+        name: String,
+        /// Why.
+        message: String,
+    },
+    /// An object that cannot be written as JSON, or no random numbers: never seen.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// The reason in conditions and events.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Api { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) if status.code == 403 && status.message.contains("quota") => {
+                    "QuotaExceeded"
+                }
+                kube::Error::Api(status) if status.code == 403 => "Forbidden",
+                kube::Error::Api(status) if status.code == 422 => "Refused",
+                kube::Error::Api(_) => "ApiError",
+                _ => "ApiUnreachable",
+            },
+            Self::Foreign { .. } => "ForeignObject",
+            Self::Memory { .. } => "MemoryUnreadable",
+            Self::Internal(_) => "Internal",
+        }
+    }
+
+    /// The namespace is going away: no error, nothing more is to be done.
+    pub fn is_terminating(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status)
+            if status.code == 403 && status.message.contains("because it is being terminated")))
+    }
+}
+
+/// The server's own words; a transport error with its causes.
+fn api(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return format!("{} ({})", status.message, status.code);
+    }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        let _ = write!(text, ": {next}");
+        cause = next.source();
+    }
+    text
+}

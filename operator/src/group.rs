@@ -1,0 +1,192 @@
+//! One run for one `McpGroup`: [`dereference`] reads what it refers to, [`validate`] (pure) makes a group
+//! that can be acted on, [`rollout`] steps the revision machine, [`build`] (pure) makes all children,
+//! [`apply`] writes them, [`status`] tells how it went, on every path.
+
+mod apply;
+pub mod build;
+mod context;
+mod dereference;
+mod rollout;
+mod status;
+mod tasks;
+mod validate;
+mod wake;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::Action;
+use ramen_crds::McpGroup;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+pub(crate) use self::context::{Context, Operator, State};
+pub(crate) use self::tasks::Work;
+pub(crate) use self::wake::Wake;
+use crate::backoff::jitter;
+use crate::error::Error;
+
+/// What the watch gives: a group, or an object that is none.
+pub(crate) type Guarded = DeserializeGuard<McpGroup>;
+
+/// Namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl GroupKey {
+    /// A key.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where a group stands. Waiting is a value, not an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Wanted pods answer.
+    Ready {
+        /// Of the condition `Ready`.
+        reason: &'static str,
+        /// For people.
+        message: String,
+    },
+    /// Something is under way, and will go on by itself.
+    Progressing {
+        /// Of the condition `Reconciling`.
+        reason: &'static str,
+        /// For people.
+        message: String,
+    },
+    /// Nothing goes on before somebody changes something.
+    Stalled {
+        /// Of the condition `Stalled`.
+        reason: &'static str,
+        /// For people.
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// The word in metrics.
+    fn state(&self) -> &'static str {
+        match self {
+            Self::Ready { .. } => "ready",
+            Self::Progressing { .. } => "progressing",
+            Self::Stalled { .. } => "stalled",
+        }
+    }
+}
+
+/// One run. Errors are in the status already when they are returned.
+pub(crate) async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let group = match &guarded.0 {
+        Ok(group) => group,
+        Err(invalid) => {
+            tracing::warn!(
+                group = invalid.metadata.name.as_deref().unwrap_or_default(),
+                namespace = invalid.metadata.namespace.as_deref().unwrap_or_default(),
+                error = invalid.error,
+                "an object is no McpGroup; it is passed over"
+            );
+            return Ok(Action::await_change());
+        }
+    };
+    let key = GroupKey::new(group.namespace().unwrap_or_default(), group.name_any());
+    let span = tracing::info_span!(
+        "reconcile",
+        group = key.name,
+        namespace = key.namespace,
+        generation = group.metadata.generation
+    );
+    run(group, &key, &ctx).instrument(span).await
+}
+
+async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Action, Error> {
+    if group.metadata.deletion_timestamp.is_some() {
+        ctx.forget(key);
+        return Ok(Action::await_change());
+    }
+    let began = Instant::now();
+    let state = ctx.state(key);
+    let mut state = state.lock().await;
+    state.begin(group.metadata.uid.as_deref().unwrap_or_default());
+    let result = phases(group, key, ctx, &mut state).await;
+    let told = match &result {
+        Err(error) if error.is_terminating() => Ok(()),
+        result => status::write(ctx, group, key, &mut state, result.as_ref()).await,
+    };
+    let word = result.as_ref().map_or("error", Outcome::state);
+    ctx.metrics.reconciled(word, began.elapsed());
+    ctx.metrics.moved(state.word.replace(word), Some(word));
+    match (result, told) {
+        (Err(error), _) if error.is_terminating() => Ok(Action::await_change()),
+        (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+        (Ok(_), Ok(())) => {
+            ctx.went_well(key);
+            Ok(state.next_run().map_or_else(Action::await_change, Action::requeue))
+        }
+    }
+}
+
+async fn phases(
+    group: &McpGroup,
+    key: &GroupKey,
+    ctx: &Arc<Context>,
+    state: &mut State,
+) -> Result<Outcome, Error> {
+    let referenced = dereference::read(ctx, group, key, state).await?;
+    let validated = match validate::validate(group, key, referenced, &ctx.operator) {
+        Ok(validated) => validated,
+        Err(invalid) => {
+            let (reason, message) = (invalid.reason, invalid.message.clone());
+            state.invalid = Some(invalid);
+            return Ok(Outcome::Stalled { reason, message });
+        }
+    };
+    state.invalid = None;
+    let rollout = state.rollout(&validated)?;
+    rollout.advance(&validated, &ctx.operator, ctx.wake.take_look(key), Instant::now());
+    let children = build::build(&validated, &ctx.operator, &rollout.wanted()?);
+    let applied = apply::apply(ctx, &validated, children, &mut state.applied).await?;
+    ctx.keeps(key, state.layers());
+    // Saved by now: what is lost in a crash is asked for again at the next start.
+    if let Some(rollout) = &mut state.rollout {
+        rollout.act(&validated, &ctx.operator, &ctx.work, &ctx.wake);
+    }
+    Ok(status::outcome(ctx, &validated, state, &applied))
+}
+
+/// What to do after an error: an object that is refused waits like all others, for longer each time.
+pub(crate) fn on_error(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Context>) -> Action {
+    let key = GroupKey::new(
+        guarded.namespace().unwrap_or_default(),
+        guarded.name_any(),
+    );
+    let pause = ctx.pause(&key);
+    tracing::warn!(
+        group = key.name,
+        namespace = key.namespace,
+        reason = error.category(),
+        %error,
+        retry_secs = pause.as_secs(),
+        "a run failed"
+    );
+    Action::requeue(jitter(pause, &key.name).max(Duration::from_millis(100)))
+}

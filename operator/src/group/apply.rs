@@ -1,0 +1,267 @@
+//! Phase four: writes what was built and is not as it should be, then removes what is left over. It decides
+//! nothing about the group; at rest it sends no request at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::marker::PhantomData;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::build::{Children, Prepared, Written};
+use super::dereference::owned;
+use super::validate::Validated;
+use super::{Context, GroupKey};
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::names;
+use crate::watches::{Cached, Caches};
+
+/// What was written last of a child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Applied {
+    /// Hash of what was sent.
+    sent: u64,
+    /// What the object was then.
+    live: Live,
+}
+
+/// As much of an object as tells whether somebody changed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Live {
+    uid: String,
+    version: u64,
+    /// Changes with the spec alone, for kinds that have it.
+    generation: Option<i64>,
+    labels: u64,
+}
+
+impl Live {
+    fn of(meta: &ObjectMeta) -> Self {
+        let version = meta.resource_version.as_deref().unwrap_or_default();
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: version.parse().unwrap_or_default(),
+            generation: meta.generation,
+            labels: hash_of(&(
+                meta.labels.as_ref(),
+                format!("{:?}", meta.owner_references),
+            )),
+        }
+    }
+
+    /// Whether what the watch shows is what was written, or older.
+    fn holds(&self, seen: &ObjectMeta) -> bool {
+        let seen = Self::of(seen);
+        self.uid == seen.uid
+            && (seen.version <= self.version
+                || (self.generation.is_some()
+                    && self.generation == seen.generation
+                    && self.labels == seen.labels))
+    }
+}
+
+fn hash_of(value: &impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// All that was applied, by kind and name.
+pub(crate) type AppliedMap = BTreeMap<(&'static str, String), Applied>;
+
+/// Writes all children and sweeps. The type of the result says that it was done.
+pub(super) async fn apply(
+    ctx: &Context,
+    group: &Validated,
+    children: Children<Prepared>,
+    applied: &mut AppliedMap,
+) -> Result<Children<Written>, Error> {
+    let mut writer = Writer {
+        client: &ctx.client,
+        caches: &ctx.caches,
+        metrics: &ctx.metrics,
+        key: &group.key,
+        uid: &group.uid,
+        applied,
+        produced: BTreeSet::new(),
+    };
+    // Without `..`: a kind that nobody writes does not compile.
+    let Children {
+        service_account,
+        secrets,
+        config_maps,
+        network_policies,
+        services,
+        pdbs,
+        deployments,
+        hpas,
+        state: PhantomData,
+    } = children;
+    writer.write(&service_account).await?;
+    writer.write_all(&secrets).await?;
+    writer.write_all(&config_maps).await?;
+    writer.write_all(&network_policies).await?;
+    writer.write_all(&services).await?;
+    writer.write_all(&pdbs).await?;
+    writer.write_all(&deployments).await?;
+    writer.write_all(&hpas).await?;
+    // Workloads go first, what guards them last.
+    writer.sweep::<k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler>().await?;
+    writer.sweep::<k8s_openapi::api::apps::v1::Deployment>().await?;
+    writer.sweep::<k8s_openapi::api::policy::v1::PodDisruptionBudget>().await?;
+    writer.sweep::<k8s_openapi::api::core::v1::Service>().await?;
+    writer.sweep::<k8s_openapi::api::networking::v1::NetworkPolicy>().await?;
+    writer.sweep::<k8s_openapi::api::core::v1::ConfigMap>().await?;
+    writer.sweep::<k8s_openapi::api::core::v1::Secret>().await?;
+    writer.sweep::<k8s_openapi::api::core::v1::ServiceAccount>().await?;
+    let produced = std::mem::take(&mut writer.produced);
+    applied.retain(|child, _| produced.contains(child));
+    Ok(Children {
+        service_account,
+        secrets,
+        config_maps,
+        network_policies,
+        services,
+        pdbs,
+        deployments,
+        hpas,
+        state: PhantomData,
+    })
+}
+
+pub(super) struct Writer<'a> {
+    pub(super) client: &'a Client,
+    pub(super) caches: &'a Caches,
+    pub(super) metrics: &'a Metrics,
+    pub(super) key: &'a GroupKey,
+    pub(super) uid: &'a str,
+    pub(super) applied: &'a mut AppliedMap,
+    pub(super) produced: BTreeSet<(&'static str, String)>,
+}
+
+/// What a child must be able to do.
+pub(super) trait Child:
+    Cached + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
+{
+}
+
+impl<K> Child for K where
+    K: Cached
+        + Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
+{
+}
+
+impl Writer<'_> {
+    async fn write_all<K: Child>(&mut self, children: &[K]) -> Result<(), Error> {
+        for child in children {
+            self.write(child).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a child unless it is as it should be.
+    pub(super) async fn write<K: Child>(&mut self, child: &K) -> Result<(), Error> {
+        let name = child.meta().name.clone().unwrap_or_default();
+        let id = (K::KIND, name.clone());
+        self.produced.insert(id.clone());
+        let body = serde_json::to_vec(child)
+            .map_err(|error| Error::Internal(format!("{} {name}: {error}", K::KIND)))?;
+        let sent = hash_of(&body);
+        let seen = K::seen(self.caches, &self.key.namespace, &name);
+        if let (Some(applied), Some(seen)) = (self.applied.get(&id), &seen)
+            && applied.sent == sent
+            && applied.live.holds(seen)
+        {
+            return Ok(());
+        }
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.key.namespace);
+        self.refuse_foreign(&api, &name, seen).await?;
+        let params = PatchParams::apply(names::MANAGER).force();
+        let written = api.patch(&name, &params, &Patch::Apply(child)).await;
+        let written = written.map_err(|error| self.failed::<K>("apply", &name, error))?;
+        self.metrics.wrote(K::KIND, "apply");
+        tracing::debug!(kind = K::KIND, name, "applied");
+        let live = Live::of(written.meta());
+        self.applied.insert(id, Applied { sent, live });
+        Ok(())
+    }
+
+    /// An object of that name that is not this group's is left alone.
+    async fn refuse_foreign<K: Child>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        seen: Option<ObjectMeta>,
+    ) -> Result<(), Error> {
+        let seen = match seen {
+            Some(seen) => Some(seen),
+            // Not among ours: look once before it is made.
+            None => api
+                .get_metadata_opt(name)
+                .await
+                .map_err(|error| self.failed::<K>("read", name, error))?
+                .map(|object| object.metadata),
+        };
+        match seen {
+            Some(meta) if !owned(&meta, self.uid) => Err(Error::Foreign {
+                object: format!("{} {}/{name}", K::KIND, self.key.namespace),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what is labelled as this group's and was not produced now.
+    pub(super) async fn sweep<K: Child>(&mut self) -> Result<(), Error> {
+        for meta in K::of_group(self.caches, self.key) {
+            let name = meta.name.clone().unwrap_or_default();
+            let labels = meta.labels.as_ref();
+            let component = labels.and_then(|labels| labels.get(names::LABEL_COMPONENT));
+            // The token of a deploy job is the job's matter.
+            if component.is_some_and(|component| component == names::COMPONENT_DEPLOY)
+                || self.produced.contains(&(K::KIND, name.clone()))
+                || !owned(&meta, self.uid)
+                || meta.deletion_timestamp.is_some()
+            {
+                continue;
+            }
+            let api: Api<K> = Api::namespaced(self.client.clone(), &self.key.namespace);
+            let params = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: meta.uid.clone(),
+                    ..Preconditions::default()
+                }),
+                ..DeleteParams::background()
+            };
+            match api.delete(&name, &params).await {
+                Ok(_) => {
+                    self.metrics.wrote(K::KIND, "delete");
+                    tracing::info!(kind = K::KIND, name, "removed what is no longer wanted");
+                }
+                // Gone already, or another one of that name.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => return Err(self.failed::<K>("delete", &name, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn failed<K: Child>(&self, verb: &'static str, name: &str, source: kube::Error) -> Error {
+        Error::Api {
+            verb,
+            object: format!("{} {}/{name}", K::KIND, self.key.namespace),
+            source: Box::new(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Who reaches the pods, and what their code reaches.
+//!
+//! A policy sees addresses after any translation on the way. Without proxies the ranges of
+//! `allowedCIDRs` are let in; with `trustedProxyHops` the peer is a proxy whose address is not known, so
+//! pods of the cluster are let in too. The worker judges the caller's address itself either way.
+
+use k8s_openapi::api::networking::v1::{
+    IPBlock, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
+    NetworkPolicyPort, NetworkPolicySpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use ramen_crds::{Egress, Zone};
+use ramen_group::CidrSet;
+
+use super::{Labels, Validated, meta, selector, zone_meta};
+use crate::names::{self, child};
+
+/// Where clouds answer with credentials of the node.
+const METADATA_V4: &[&str] = &["169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32"];
+const METADATA_V6: &[&str] = &["fd00:ec2::254/128", "fe80::/10"];
+/// The address of a DNS cache on each node.
+const NODE_DNS: &str = "169.254.20.10/32";
+/// Variables of `worker.env` with addresses of package indexes.
+const INDEXES: &[&str] = &[
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+];
+
+pub(super) fn build(group: &Validated) -> Vec<NetworkPolicy> {
+    let zones = group.spec.zones.iter().map(|zone| of_zone(group, zone));
+    zones.chain([of_deploy(group)]).collect()
+}
+
+fn of_zone(group: &Validated, zone: &Zone) -> NetworkPolicy {
+    let mut callers = blocks(&group.spec.allowed);
+    callers.push(pods("gateway"));
+    callers.push(pods("operator"));
+    if group.spec.trusted_proxy_hops > 0 {
+        callers.push(any_pod());
+    }
+    let ingress = vec![
+        NetworkPolicyIngressRule {
+            from: Some(callers),
+            ports: Some(vec![tcp(names::GRPC_PORT)]),
+        },
+        NetworkPolicyIngressRule {
+            from: Some(vec![any_pod()]),
+            ports: Some(vec![tcp(names::METRICS_PORT)]),
+        },
+    ];
+    let mut egress = always();
+    egress.extend(asked(group.spec.egress.as_ref()));
+    NetworkPolicy {
+        metadata: zone_meta(group, zone),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(select(selector(group, names::COMPONENT_WORKER, Some(zone)))),
+            policy_types: Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
+            ingress: Some(ingress),
+            egress: Some(egress),
+        }),
+    }
+}
+
+/// Deploy jobs: nobody calls them; the package index besides what workers reach.
+fn of_deploy(group: &Validated) -> NetworkPolicy {
+    let mut egress = always();
+    let ports = index_ports(&group.spec.worker.env);
+    egress.push(NetworkPolicyEgressRule {
+        to: Some(everywhere()),
+        ports: Some(ports.into_iter().map(tcp).collect()),
+    });
+    egress.extend(asked(group.spec.egress.as_ref()));
+    NetworkPolicy {
+        metadata: meta(
+            group,
+            child::deploy_policy(&group.key.name),
+            names::COMPONENT_WORKER,
+            None,
+        ),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(select(selector(group, names::COMPONENT_DEPLOY, None))),
+            policy_types: Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
+            ingress: Some(Vec::new()),
+            egress: Some(egress),
+        }),
+    }
+}
+
+/// DNS, and the artifact endpoint.
+fn always() -> Vec<NetworkPolicyEgressRule> {
+    let dns = |protocol: &str| port(protocol, 53);
+    vec![
+        NetworkPolicyEgressRule {
+            to: Some(vec![any_pod(), block(NODE_DNS.to_owned(), &[])]),
+            ports: Some(vec![dns("UDP"), dns("TCP")]),
+        },
+        NetworkPolicyEgressRule {
+            to: Some(vec![pods("operator")]),
+            ports: Some(vec![tcp(names::ARTIFACTS_PORT)]),
+        },
+    ]
+}
+
+/// What the group asks for.
+fn asked(egress: Option<&Egress>) -> Option<NetworkPolicyEgressRule> {
+    let egress = egress?;
+    if egress.open {
+        return Some(NetworkPolicyEgressRule {
+            to: Some(everywhere().into_iter().chain([any_pod()]).collect()),
+            ports: None,
+        });
+    }
+    // No ranges are no rule: an empty list of peers would mean everybody.
+    (!egress.allowed.is_empty()).then(|| NetworkPolicyEgressRule {
+        to: Some(blocks(&egress.allowed)),
+        ports: (!egress.ports.is_empty()).then(|| egress.ports.iter().copied().map(tcp).collect()),
+    })
+}
+
+/// 80, 443, and the ports of indexes that are named.
+fn index_ports(env: &[(String, String)]) -> Vec<u16> {
+    let mut ports = vec![80, 443];
+    let urls = env
+        .iter()
+        .filter(|(name, _)| INDEXES.contains(&name.as_str()))
+        .flat_map(|(_, value)| value.split_whitespace());
+    for url in urls {
+        let authority = url
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+        let port = authority
+            .and_then(|authority| authority.rsplit_once(':'))
+            .and_then(|(_, port)| port.parse::<u16>().ok());
+        ports.extend(port.filter(|port| *port != 0 && !ports.contains(port)));
+    }
+    ports
+}
+
+/// All addresses but those of metadata services.
+fn everywhere() -> Vec<NetworkPolicyPeer> {
+    vec![
+        block("0.0.0.0/0".to_owned(), METADATA_V4),
+        block("::/0".to_owned(), METADATA_V6),
+    ]
+}
+
+/// Ranges, each without the metadata addresses that lie in it.
+fn blocks(ranges: &CidrSet) -> Vec<NetworkPolicyPeer> {
+    ranges
+        .iter()
+        .map(|range| {
+            let metadata = if range.address().is_ipv4() {
+                METADATA_V4
+            } else {
+                METADATA_V6
+            };
+            let inside: Vec<&str> = metadata
+                .iter()
+                .copied()
+                .filter(|text| lies_in(text, range))
+                .collect();
+            block(range.to_string(), &inside)
+        })
+        .collect()
+}
+
+/// Whether a range lies within a larger one.
+fn lies_in(text: &str, range: ramen_group::Cidr) -> bool {
+    text.parse::<ramen_group::Cidr>()
+        .is_ok_and(|inner| inner.prefix() > range.prefix() && range.contains(inner.address()))
+}
+
+fn block(cidr: String, except: &[&str]) -> NetworkPolicyPeer {
+    let except: Vec<String> = except.iter().map(|text| (*text).to_owned()).collect();
+    NetworkPolicyPeer {
+        ip_block: Some(IPBlock {
+            cidr,
+            except: (!except.is_empty()).then_some(except),
+        }),
+        ..NetworkPolicyPeer::default()
+    }
+}
+
+/// Pods of Ramen itself, in whichever namespace.
+fn pods(component: &str) -> NetworkPolicyPeer {
+    NetworkPolicyPeer {
+        namespace_selector: Some(LabelSelector::default()),
+        pod_selector: Some(select(Labels::from([
+            (names::LABEL_NAME.to_owned(), "ramen".to_owned()),
+            (names::LABEL_COMPONENT.to_owned(), component.to_owned()),
+        ]))),
+        ..NetworkPolicyPeer::default()
+    }
+}
+
+fn any_pod() -> NetworkPolicyPeer {
+    NetworkPolicyPeer {
+        namespace_selector: Some(LabelSelector::default()),
+        ..NetworkPolicyPeer::default()
+    }
+}
+
+fn select(labels: Labels) -> LabelSelector {
+    LabelSelector {
+        match_labels: Some(labels),
+        ..LabelSelector::default()
+    }
+}
+
+fn tcp(number: u16) -> NetworkPolicyPort {
+    port("TCP", number)
+}
+
+fn port(protocol: &str, number: u16) -> NetworkPolicyPort {
+    NetworkPolicyPort {
+        protocol: Some(protocol.to_owned()),
+        port: Some(IntOrString::Int(i32::from(number))),
+        ..NetworkPolicyPort::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_named_indexes_are_opened() {
+        let env = [
+            ("PIP_INDEX_URL", "http://index.team-a:3141/root/pypi/+simple/"),
+            ("PIP_EXTRA_INDEX_URL", "https://a.example/simple https://b.example:8443/x"),
+            ("OTHER_URL", "http://c.example:9999"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(index_ports(&env), [80, 443, 3141, 8443]);
+    }
+
+    #[test]
+    fn metadata_addresses_are_left_out_of_wide_ranges() {
+        let ranges: CidrSet = ["0.0.0.0/0", "10.0.0.0/8"]
+            .map(|text| text.parse().unwrap())
+            .into_iter()
+            .collect();
+        let peers = blocks(&ranges);
+        let except: Vec<usize> = peers
+            .iter()
+            .map(|peer| {
+                let block = peer.ip_block.as_ref().unwrap();
+                block.except.as_ref().map_or(0, Vec::len)
+            })
+            .collect();
+        assert_eq!(except.iter().sum::<usize>(), METADATA_V4.len());
+    }
+}

@@ -1,0 +1,190 @@
+//! What runs share, and what is remembered of each group in this process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::events::Recorder;
+use ramen_crds::{ErrorEntry, McpGroupStatus};
+use ramen_group::LayerRef;
+use tokio::time::Instant;
+
+use super::apply::Applied;
+use super::dereference::SecretData;
+use super::rollout::Rollout;
+use super::status::ZoneView;
+use super::validate::{Invalid, Validated};
+use super::{GroupKey, Wake, Work};
+use crate::backoff::Backoff;
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::watches::Caches;
+
+/// What the operator was started with, as far as children depend on it.
+#[derive(Debug, Clone)]
+pub(crate) struct Operator {
+    /// The image of groups that name none.
+    pub(crate) worker_image: String,
+    /// How images are pulled.
+    pub(crate) image_pull_policy: String,
+    /// Where pods reach the artifact endpoint.
+    pub(crate) artifacts_url: String,
+    /// Repositories over plain http may be used.
+    pub(crate) allow_http: bool,
+}
+
+/// What all runs share.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) operator: Operator,
+    pub(crate) caches: Caches,
+    pub(crate) work: Work,
+    pub(crate) wake: Wake,
+    pub(crate) metrics: Metrics,
+    pub(crate) recorder: Recorder,
+    states: Mutex<HashMap<GroupKey, Arc<tokio::sync::Mutex<State>>>>,
+    /// Layers that groups need; a group that has not run yet is not in it.
+    kept: Mutex<HashMap<GroupKey, Vec<LayerRef>>>,
+    /// Pauses after errors, here because the error policy cannot wait for a state.
+    pauses: Mutex<HashMap<GroupKey, Backoff>>,
+}
+
+/// A group in this process.
+#[derive(Default)]
+pub(crate) struct State {
+    uid: String,
+    /// Secrets as last read, by name, with their version.
+    pub(super) secrets: HashMap<String, (String, Arc<SecretData>)>,
+    /// What the ConfigMap remembers, read once.
+    pub(super) remembered: Option<super::dereference::Remembered>,
+    pub(super) rollout: Option<Rollout>,
+    pub(super) applied: BTreeMap<(&'static str, String), Applied>,
+    pub(super) zones: Vec<ZoneView>,
+    pub(super) faults: Vec<ErrorEntry>,
+    /// What keeps the group from being acted on, as of the last run.
+    pub(super) invalid: Option<Invalid>,
+    pub(super) status: Option<McpGroupStatus>,
+    pub(super) word: Option<&'static str>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Context {
+    pub(crate) fn new(
+        client: Client,
+        operator: Operator,
+        caches: Caches,
+        work: Work,
+        wake: Wake,
+        metrics: Metrics,
+        recorder: Recorder,
+    ) -> Self {
+        Self {
+            client,
+            operator,
+            caches,
+            work,
+            wake,
+            metrics,
+            recorder,
+            states: Mutex::default(),
+            kept: Mutex::default(),
+            pauses: Mutex::default(),
+        }
+    }
+
+    /// The state of a group; new when it was not seen before.
+    pub(super) fn state(&self, key: &GroupKey) -> Arc<tokio::sync::Mutex<State>> {
+        Arc::clone(locked(&self.states).entry(key.clone()).or_default())
+    }
+
+    /// The group is gone: its tasks end.
+    pub(crate) fn forget(&self, key: &GroupKey) {
+        locked(&self.kept).remove(key);
+        locked(&self.pauses).remove(key);
+        if let Some(state) = locked(&self.states).remove(key)
+            && let Ok(state) = state.try_lock()
+        {
+            self.metrics.moved(state.word, None);
+        }
+    }
+
+    /// Forgets all groups but these: what a watch missed.
+    pub(crate) fn retain(&self, there: &dyn Fn(&GroupKey) -> bool) {
+        let gone: Vec<GroupKey> = {
+            let states = locked(&self.states);
+            states.keys().filter(|key| !there(key)).cloned().collect()
+        };
+        for key in gone {
+            self.forget(&key);
+        }
+    }
+
+    /// The next pause of a group whose run failed.
+    pub(super) fn pause(&self, key: &GroupKey) -> Duration {
+        locked(&self.pauses).entry(key.clone()).or_default().next()
+    }
+
+    /// A run went well.
+    pub(super) fn went_well(&self, key: &GroupKey) {
+        locked(&self.pauses).remove(key);
+    }
+
+    /// Notes the layers that a group needs.
+    pub(super) fn keeps(&self, key: &GroupKey, layers: Vec<LayerRef>) {
+        locked(&self.kept).insert(key.clone(), layers);
+    }
+
+    /// All layers that are needed; `None` while one of these groups has not said what it needs.
+    pub(crate) fn layers(&self, groups: impl IntoIterator<Item = GroupKey>) -> Option<Vec<LayerRef>> {
+        let kept = locked(&self.kept);
+        if !groups.into_iter().all(|key| kept.contains_key(&key)) {
+            return None;
+        }
+        Some(kept.values().flatten().cloned().collect())
+    }
+}
+
+impl State {
+    /// A group that was removed and made again starts afresh.
+    pub(super) fn begin(&mut self, uid: &str) {
+        if self.uid != uid {
+            let word = self.word;
+            *self = Self {
+                uid: uid.to_owned(),
+                word,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// The revision machine, made from what is remembered at the first run.
+    pub(super) fn rollout(&mut self, group: &Validated) -> Result<&mut Rollout, Error> {
+        if self.rollout.is_none() {
+            let remembered = self.remembered.take().unwrap_or_default();
+            self.rollout = Some(Rollout::load(group, &remembered)?);
+        }
+        self.rollout
+            .as_mut()
+            .ok_or_else(|| Error::Internal("the rollout was made above".to_owned()))
+    }
+
+    pub(super) fn layers(&self) -> Vec<LayerRef> {
+        self.rollout
+            .as_ref()
+            .map(|rollout| rollout.memory().keep())
+            .unwrap_or_default()
+    }
+
+    /// When to run again without being woken.
+    pub(super) fn next_run(&self) -> Option<Duration> {
+        let at = self.rollout.as_ref()?.next_timer()?;
+        Some(
+            at.saturating_duration_since(Instant::now())
+                .max(Duration::from_millis(10)),
+        )
+    }
+}

@@ -1,0 +1,274 @@
+//! Which revision comes next: feeds the machine of `ramen-rollout` with what happened, keeps what it
+//! remembers, and holds its actions until the memory is saved.
+
+mod events;
+mod known;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ramen_group::{DesiredState, Finding};
+use ramen_rollout::{Action, Event, Failure, Inputs, Memory, Revision, Served, Settings, Stage, step};
+use ramen_source::git::Resolved;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+pub(crate) use self::known::{Known, MAX_ERRORS, MAX_TEXT, cut, entry};
+use super::dereference::Remembered;
+use super::tasks::Done;
+use super::validate::Validated;
+use super::{GroupKey, Operator, Wake, Work};
+use crate::backoff::jitter;
+use crate::error::Error;
+use crate::names::child;
+
+/// Reports that are remembered.
+const MAX_KNOWN: usize = 8;
+
+/// What the ConfigMap `<group>-rollout` holds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Saved {
+    memory: Memory,
+    /// What deploys found, newest last.
+    known: Vec<Known>,
+}
+
+/// What children are built from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// What pods serve; absent before the first deploy that worked.
+    pub(crate) desired: Option<DesiredState>,
+    /// The text of the ConfigMap `<group>-rollout`.
+    pub(crate) remembered: String,
+}
+
+/// The source could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) finding: Finding,
+    /// Trying again without a change may help.
+    pub(crate) transient: bool,
+}
+
+/// A group's revisions.
+#[derive(Debug)]
+pub(crate) struct Rollout {
+    key: GroupKey,
+    saved: Saved,
+    started: bool,
+    pending: VecDeque<Action>,
+    pub(super) inbox: Arc<Mutex<Vec<Done>>>,
+    /// Ends with the group.
+    pub(super) tasks: JoinSet<()>,
+    pub(super) want_look: bool,
+    pub(super) resolving: bool,
+    pub(super) found: Option<Resolved>,
+    trouble: Option<Trouble>,
+    troubles: u32,
+    /// Why the last attempt broke off, while it is to be made again.
+    setback: Option<Failure>,
+    look_at: Option<Instant>,
+    retry_at: Option<Instant>,
+}
+
+impl Rollout {
+    /// From what is remembered. When that is gone but pods serve something, it goes on serving.
+    pub(super) fn load(group: &Validated, remembered: &Remembered) -> Result<Self, Error> {
+        let unreadable = |error: serde_json::Error| Error::Memory {
+            name: child::rollout(&group.key.name),
+            message: error.to_string(),
+        };
+        let saved = match &remembered.memory {
+            Some(text) => serde_json::from_str(text).map_err(unreadable)?,
+            None => Saved {
+                memory: Memory {
+                    serving: remembered.desired.as_deref().and_then(serving),
+                    ..Memory::default()
+                },
+                known: Vec::new(),
+            },
+        };
+        Ok(Self {
+            key: group.key.clone(),
+            saved,
+            started: false,
+            pending: VecDeque::new(),
+            inbox: Arc::default(),
+            tasks: JoinSet::new(),
+            want_look: false,
+            resolving: false,
+            found: None,
+            trouble: None,
+            troubles: 0,
+            setback: None,
+            look_at: None,
+            retry_at: None,
+        })
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.saved.memory
+    }
+
+    pub(crate) fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    pub(crate) fn setback(&self) -> Option<&Failure> {
+        self.setback.as_ref()
+    }
+
+    /// What a deploy of these inputs found, when it is remembered.
+    pub(crate) fn known(&self, inputs: &Inputs) -> Option<&Known> {
+        self.saved.known.iter().rev().find(|known| known.inputs == *inputs)
+    }
+
+    /// The last deploy.
+    pub(crate) fn last(&self) -> Option<&Known> {
+        self.saved.known.last()
+    }
+
+    /// Takes everything that happened since the last run.
+    pub(super) fn advance(&mut self, group: &Validated, operator: &Operator, look: bool, now: Instant) {
+        let settings = settings(group, operator);
+        if !self.started || settings != self.saved.memory.settings {
+            self.feed(Event::Configured(settings), now);
+        }
+        if !self.started {
+            self.started = true;
+            self.feed(Event::Restarted, now);
+            self.want_look = true;
+        }
+        if let Some(token) = &group.requested
+            && self.saved.memory.requested.as_deref() != Some(token)
+        {
+            self.feed(Event::Requested(token.clone()), now);
+        }
+        let done: Vec<Done> = match self.inbox.lock() {
+            Ok(mut inbox) => inbox.drain(..).collect(),
+            Err(poisoned) => poisoned.into_inner().drain(..).collect(),
+        };
+        for done in done {
+            self.finished(done, group, now);
+        }
+        if self.retry_at.take_if(|at| *at <= now).is_some() {
+            self.feed(Event::RetryDue, now);
+        }
+        if look || self.look_at.take_if(|at| *at <= now).is_some() {
+            self.want_look = true;
+        }
+        if group.spec.source.suspend {
+            self.want_look = false;
+            self.look_at = None;
+        } else if self.look_at.is_none() && !self.resolving && !self.want_look {
+            // Resumed, or never asked.
+            self.want_look = true;
+        }
+    }
+
+    fn feed(&mut self, event: Event, now: Instant) {
+        for action in step(&mut self.saved.memory, event) {
+            match action {
+                Action::Resolve => self.want_look = true,
+                Action::RetryAfter(pause) => self.retry_at = Some(now + jitter(pause, &self.key.name)),
+                // Told from the memory, and swept by a task of its own.
+                Action::Keep(_) | Action::Prune(_) => {}
+                action => self.pending.push_back(action),
+            }
+        }
+    }
+
+    /// What children are built from, as things stand.
+    pub(super) fn wanted(&self) -> Result<Wanted, Error> {
+        let memory = &self.saved.memory;
+        let first = memory.attempting.as_ref().and_then(|attempt| match &attempt.stage {
+            Stage::Reloading(candidate) => Some(&candidate.desired),
+            Stage::Fetching | Stage::Deploying(_) => None,
+        });
+        let serving = memory.serving.as_ref().map(|serving| &serving.desired);
+        let remembered = serde_json::to_string(&self.saved)
+            .map_err(|error| Error::Internal(format!("the memory cannot be written: {error}")))?;
+        Ok(Wanted {
+            // Nothing serves yet: pods start with the first candidate.
+            desired: serving.or(first).cloned(),
+            remembered,
+        })
+    }
+
+    /// Starts what was asked for. Call when the memory is saved.
+    pub(super) fn act(&mut self, group: &Validated, operator: &Operator, work: &Work, wake: &Wake) {
+        while self.tasks.try_join_next().is_some() {}
+        if std::mem::take(&mut self.want_look) {
+            if self.resolving {
+                // Asked again when the question that is under way is answered.
+                self.want_look = true;
+            } else {
+                self.resolving = true;
+                self.look_at = None;
+                work.resolve(self, group, wake);
+            }
+        }
+        while let Some(action) = self.pending.pop_front() {
+            match action {
+                Action::Fetch(revision) => work.fetch(self, group, wake, revision),
+                Action::Deploy {
+                    revision,
+                    inputs,
+                    code,
+                } => work.deploy(self, group, operator, wake, (revision, inputs, code)),
+                Action::Reload(served) => work.reload(self, group, wake, *served),
+                Action::Resolve | Action::Keep(_) | Action::RetryAfter(_) | Action::Prune(_) => {}
+            }
+        }
+    }
+
+    /// The earliest time at which something is due.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        match (self.look_at, self.retry_at) {
+            (Some(look), Some(retry)) => Some(look.min(retry)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn schedule(&mut self, pause: Duration, now: Instant) {
+        self.look_at = Some(now + jitter(pause, &self.key.name));
+    }
+}
+
+/// What pods are known to serve although nothing else is remembered.
+fn serving(desired: &str) -> Option<Served> {
+    let desired: DesiredState = serde_json::from_str(desired).ok()?;
+    let commit = desired.revision.rsplit(':').next().unwrap_or_default();
+    Some(Served {
+        revision: Revision {
+            commit: commit.to_owned(),
+            label: desired.revision.clone(),
+        },
+        inputs: Inputs {
+            tree: desired.code.key.clone(),
+            runtime: String::new(),
+            spec: String::new(),
+        },
+        desired,
+    })
+}
+
+fn settings(group: &Validated, operator: &Operator) -> Settings {
+    let worker = &group.spec.worker;
+    let image = worker.image.as_ref().unwrap_or(&operator.worker_image);
+    let python = worker.python.as_ref().map_or("newest", |python| python.as_str());
+    Settings {
+        source: group.spec.source_fingerprint(),
+        runtime: format!("{image} python {python}"),
+        spec: group.spec.deploy_fingerprint(),
+        suspended: group.spec.source.suspend,
+        history: group.spec.history,
+        ..Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

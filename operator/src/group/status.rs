@@ -1,0 +1,163 @@
+//! Phase five: tells how it went, on every path, and only when it differs from what is told already.
+
+mod conditions;
+mod view;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::{Event, EventType};
+use kube::{Api, Resource as _};
+use ramen_crds::{McpGroup, McpGroupStatus};
+use serde_json::json;
+
+pub(crate) use self::view::{View, ZoneView};
+use super::build::{Children, Written};
+use super::validate::Validated;
+use super::{Context, GroupKey, Outcome, State};
+use crate::error::Error;
+use crate::names;
+
+/// Where the group stands after a run that went through.
+pub(super) fn outcome(
+    ctx: &Context,
+    group: &Validated,
+    state: &mut State,
+    children: &Children<Written>,
+) -> Outcome {
+    state.zones = view::zones(&ctx.caches, group, children);
+    state.faults.clone_from(&group.faults);
+    View::of(state).map_or(
+        Outcome::Progressing {
+            reason: "Starting",
+            message: "nothing is known yet".to_owned(),
+        },
+        |view| view.outcome(),
+    )
+}
+
+/// Writes the status of a run, when it differs.
+pub(super) async fn write(
+    ctx: &Context,
+    group: &McpGroup,
+    key: &GroupKey,
+    state: &mut State,
+    result: Result<&Outcome, &Error>,
+) -> Result<(), Error> {
+    let told = group.status.clone().unwrap_or_default();
+    // What was written last may not have come back through the watch yet.
+    let before = state.status.clone().unwrap_or_else(|| told.clone());
+    let status = compute(group, state, &before, result, now());
+    if status == told || (state.status.as_ref() == Some(&status) && told == before) {
+        state.status = Some(status);
+        return Ok(());
+    }
+    let api: Api<McpGroup> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let body = json!({
+        "apiVersion": McpGroup::api_version(&()),
+        "kind": McpGroup::kind(&()),
+        "metadata": {"name": key.name},
+        "status": status,
+    });
+    let params = PatchParams::apply(names::STATUS_MANAGER).force();
+    match api.patch_status(&key.name, &params, &Patch::Apply(&body)).await {
+        Ok(_) => {}
+        // Removed meanwhile.
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        Err(source) => {
+            return Err(Error::Api {
+                verb: "write the status of",
+                object: format!("McpGroup {key}"),
+                source: Box::new(source),
+            });
+        }
+    }
+    ctx.metrics.wrote("McpGroup", "status");
+    announce(ctx, group, &before, &status).await;
+    state.status = Some(status);
+    Ok(())
+}
+
+/// The time as a status holds it: whole seconds.
+fn now() -> Time {
+    let now = Timestamp::now();
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// The status that follows; deterministic but for the time of a condition that flips.
+fn compute(
+    group: &McpGroup,
+    state: &State,
+    before: &McpGroupStatus,
+    result: Result<&Outcome, &Error>,
+    now: Time,
+) -> McpGroupStatus {
+    let generation = group.metadata.generation;
+    let view = View::of(state);
+    // What is not known in this process yet stays as it was told.
+    let mut status = view
+        .as_ref()
+        .map_or_else(|| before.clone(), |view| view.status());
+    status.observed_generation = generation;
+    if let Some(invalid) = &state.invalid {
+        view::tell_first(&mut status, invalid);
+    }
+    let conditions = conditions::all(view.as_ref(), result);
+    status.conditions = merge(&before.conditions, conditions, generation, &now);
+    status
+}
+
+/// Takes the time of the last change over from what was told before.
+fn merge(
+    before: &[Condition],
+    conditions: Vec<conditions::Told>,
+    generation: Option<i64>,
+    now: &Time,
+) -> Vec<Condition> {
+    let conditions = conditions.into_iter().map(|told| {
+        let same = before
+            .iter()
+            .find(|old| old.type_ == told.kind && old.status == told.status);
+        Condition {
+            type_: told.kind.to_owned(),
+            status: told.status.to_owned(),
+            reason: told.reason,
+            message: told.message,
+            observed_generation: generation,
+            last_transition_time: same.map_or(now, |old| &old.last_transition_time).clone(),
+        }
+    });
+    conditions.collect()
+}
+
+/// Events on transitions only.
+async fn announce(ctx: &Context, group: &McpGroup, before: &McpGroupStatus, after: &McpGroupStatus) {
+    let find = |status: &McpGroupStatus, kind: &str| {
+        let found = status.conditions.iter().find(|condition| condition.type_ == kind);
+        found.cloned()
+    };
+    for kind in [conditions::READY, conditions::DEPLOYED, conditions::STALLED] {
+        let Some(new) = find(after, kind) else {
+            continue;
+        };
+        let old = find(before, kind);
+        if old.is_some_and(|old| old.status == new.status && old.reason == new.reason) {
+            continue;
+        }
+        let good = (new.status == "True") != (kind == conditions::STALLED);
+        let waits = new.status == "Unknown" || (kind == conditions::READY && !good && before.conditions.is_empty());
+        let event = Event {
+            type_: if good || waits { EventType::Normal } else { EventType::Warning },
+            reason: new.reason,
+            note: Some(super::rollout::cut(&new.message, 1000)),
+            action: kind.to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = ctx.recorder.publish(&event, &group.object_ref(&())).await {
+            tracing::debug!(%error, "an event was not taken");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

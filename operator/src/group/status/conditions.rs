@@ -1,0 +1,82 @@
+//! The conditions. `Ready`, `SourceFetched`, `Deployed` and `WorkersAvailable` are always there;
+//! `Reconciling` and `Stalled` only when they are true, as kstatus has it.
+
+use super::View;
+use crate::error::Error;
+use crate::group::Outcome;
+use crate::group::rollout::cut;
+
+pub(super) const READY: &str = "Ready";
+pub(super) const RECONCILING: &str = "Reconciling";
+pub(super) const STALLED: &str = "Stalled";
+pub(super) const SOURCE_FETCHED: &str = "SourceFetched";
+pub(super) const DEPLOYED: &str = "Deployed";
+pub(super) const WORKERS_AVAILABLE: &str = "WorkersAvailable";
+
+/// Bytes of a message.
+const MAX_MESSAGE: usize = 1024;
+
+/// A condition without its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(super) kind: &'static str,
+    pub(super) status: &'static str,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl Told {
+    pub(super) fn new(kind: &'static str, status: Option<bool>, reason: &str, message: &str) -> Self {
+        Self {
+            kind,
+            status: match status {
+                Some(true) => "True",
+                Some(false) => "False",
+                None => "Unknown",
+            },
+            reason: reason.to_owned(),
+            message: cut(message, MAX_MESSAGE),
+        }
+    }
+}
+
+/// All conditions of a run.
+pub(super) fn all(view: Option<&View<'_>>, result: Result<&Outcome, &Error>) -> Vec<Told> {
+    let serves = view.is_some_and(View::serves);
+    let mut told = Vec::new();
+    match result {
+        Ok(Outcome::Ready { reason, message }) => {
+            told.push(Told::new(READY, Some(true), reason, message));
+        }
+        Ok(Outcome::Progressing { reason, message }) => {
+            told.push(if serves {
+                Told::new(READY, Some(true), "Serving", "the wanted pods serve; something new is under way")
+            } else {
+                Told::new(READY, Some(false), reason, message)
+            });
+            told.push(Told::new(RECONCILING, Some(true), reason, message));
+        }
+        Ok(Outcome::Stalled { reason, message }) => {
+            told.push(Told::new(READY, Some(false), reason, message));
+            told.push(Told::new(STALLED, Some(true), reason, message));
+        }
+        Err(error) => {
+            let message = error.to_string();
+            told.push(Told::new(READY, Some(false), error.category(), &message));
+            let kind = match error {
+                Error::Foreign { .. } | Error::Memory { .. } => STALLED,
+                Error::Api { .. } | Error::Internal(_) => RECONCILING,
+            };
+            told.push(Told::new(kind, Some(true), error.category(), &message));
+        }
+    }
+    let (source, deployed, workers) = view.map_or_else(
+        || {
+            let unknown = |kind| Told::new(kind, None, "NotKnown", "nothing is known yet");
+            (unknown(SOURCE_FETCHED), unknown(DEPLOYED), unknown(WORKERS_AVAILABLE))
+        },
+        |view| (view.source(), view.deployed(), view.workers()),
+    );
+    told.extend([source, deployed, workers]);
+    told
+}

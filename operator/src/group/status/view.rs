@@ -1,0 +1,332 @@
+//! What a status is made of: the memory of the revision machine, and the Deployments.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::runtime::reflector::ObjectRef;
+use ramen_crds::{
+    ErrorEntry, LastDeploy, McpGroupStatus, Replicas, RevisionStatus, ZoneStatus,
+};
+use ramen_group::{Finding, Outcome as DeployOutcome};
+use ramen_rollout::{Failure, Memory, Stage};
+
+use super::conditions::{self, Told};
+use crate::group::build::{Children, Written};
+use crate::group::rollout::{MAX_ERRORS, MAX_TEXT, Rollout, cut, entry};
+use crate::group::validate::{Invalid, Validated};
+use crate::group::{Outcome, State};
+use crate::names::child;
+use crate::watches::Caches;
+
+/// A zone as its Deployment tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ZoneView {
+    pub(crate) name: String,
+    /// There is a Deployment, and its status is about its spec of now.
+    pub(crate) known: bool,
+    pub(crate) wanted: u32,
+    pub(crate) ready: u32,
+    pub(crate) updated: u32,
+    /// Reason and words of what holds pods up.
+    pub(crate) problem: Option<(String, String)>,
+}
+
+/// The zones as they are.
+pub(super) fn zones(caches: &Caches, group: &Validated, children: &Children<Written>) -> Vec<ZoneView> {
+    let zones = group.spec.zones.iter().map(|zone| {
+        let name = child::zone(&group.key.name, zone.name.as_str());
+        let reference = ObjectRef::new(&name).within(&group.key.namespace);
+        let live = caches.deployments.get(&reference);
+        let wanted = match zone.replicas {
+            Replicas::Fixed(count) => Some(count),
+            Replicas::Scaled { .. } => None,
+        };
+        let applied = children
+            .deployments
+            .iter()
+            .any(|deployment| deployment.metadata.name.as_deref() == Some(&name));
+        zone_view(zone.name.to_string(), wanted, live.as_deref().filter(|_| applied))
+    });
+    zones.collect()
+}
+
+fn zone_view(name: String, wanted: Option<u32>, live: Option<&Deployment>) -> ZoneView {
+    let number = |n: Option<i32>| n.and_then(|n| u32::try_from(n).ok()).unwrap_or_default();
+    let spec = live.and_then(|deployment| deployment.spec.as_ref());
+    let status = live.and_then(|deployment| deployment.status.as_ref());
+    let generation = live.and_then(|deployment| deployment.metadata.generation);
+    ZoneView {
+        known: status.is_some_and(|status| status.observed_generation >= generation),
+        wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas)).max(1)),
+        ready: number(status.and_then(|status| status.ready_replicas)),
+        updated: number(status.and_then(|status| status.updated_replicas)),
+        problem: status.and_then(|status| {
+            let conditions = status.conditions.as_deref().unwrap_or_default();
+            let bad = conditions.iter().find(|condition| {
+                (condition.type_ == "ReplicaFailure" && condition.status == "True")
+                    || (condition.type_ == "Progressing" && condition.status == "False")
+            })?;
+            let reason = bad.reason.clone().unwrap_or_else(|| bad.type_.clone());
+            Some((reason, bad.message.clone().unwrap_or_default()))
+        }),
+        name,
+    }
+}
+
+/// What is known of a group in this process.
+pub(crate) struct View<'a> {
+    rollout: &'a Rollout,
+    memory: &'a Memory,
+    zones: &'a [ZoneView],
+    faults: &'a [ErrorEntry],
+}
+
+impl<'a> View<'a> {
+    /// `None` before the memory was read.
+    pub(super) fn of(state: &'a State) -> Option<Self> {
+        let rollout = state.rollout.as_ref()?;
+        Some(Self {
+            memory: rollout.memory(),
+            rollout,
+            zones: &state.zones,
+            faults: &state.faults,
+        })
+    }
+
+    /// A revision serves in all wanted pods.
+    pub(super) fn serves(&self) -> bool {
+        let fine = |zone: &ZoneView| zone.wanted == 0 || (zone.known && zone.ready >= zone.wanted);
+        self.memory.serving.is_some() && !self.zones.is_empty() && self.zones.iter().all(fine)
+    }
+
+    /// Why the last attempt broke off, while it is to be made again.
+    fn setback(&self) -> Option<&Failure> {
+        let waits = self.memory.retry.is_some() || self.memory.restoring.is_some();
+        self.rollout.setback().filter(|_| waits)
+    }
+
+    fn problem(&self) -> Option<(&str, &str)> {
+        let zone = self.zones.iter().find(|zone| zone.problem.is_some() && zone.ready < zone.wanted)?;
+        zone.problem.as_ref().map(|(reason, message)| (reason.as_str(), message.as_str()))
+    }
+
+    fn pods(&self) -> (u32, u32) {
+        let ready = self.zones.iter().map(|zone| zone.ready.min(zone.wanted)).sum();
+        let wanted = self.zones.iter().map(|zone| zone.wanted).sum();
+        (ready, wanted)
+    }
+
+    /// Where the group stands.
+    pub(super) fn outcome(&self) -> Outcome {
+        if let Some(attempt) = &self.memory.attempting {
+            let (reason, verb) = match &attempt.stage {
+                Stage::Fetching => ("Fetching", "fetching"),
+                Stage::Deploying(_) => ("Deploying", "deploying"),
+                Stage::Reloading(_) => ("Reloading", "loading"),
+            };
+            let message = format!("{verb} {}", attempt.revision.label);
+            return Outcome::Progressing { reason, message };
+        }
+        if let Some(setback) = self.setback() {
+            return Outcome::Progressing {
+                reason: "Retrying",
+                message: format!("{}; it is tried again", setback.message),
+            };
+        }
+        let Some(serving) = &self.memory.serving else {
+            return self.nothing_serves();
+        };
+        let (ready, wanted) = self.pods();
+        if !self.serves() {
+            let (reason, message) = self.problem().map_or_else(
+                || ("PodsNotReady", format!("{ready} of {wanted} pods answer")),
+                |(_, message)| ("PodsRefused", format!("{ready} of {wanted} pods answer: {message}")),
+            );
+            return Outcome::Progressing { reason, message };
+        }
+        let label = &serving.revision.label;
+        match self.memory.observed_failure() {
+            Some(failed) => Outcome::Ready {
+                reason: "LastGoodServes",
+                message: format!("{label} goes on serving; {} was refused: {}", failed.revision.label, failed.message),
+            },
+            None => Outcome::Ready {
+                reason: "Serving",
+                message: format!("{label} serves in {wanted} pods"),
+            },
+        }
+    }
+
+    fn nothing_serves(&self) -> Outcome {
+        if let Some(failed) = self.memory.observed_failure() {
+            return Outcome::Stalled {
+                reason: "DeployFailed",
+                message: format!("{} was refused: {}", failed.revision.label, failed.message),
+            };
+        }
+        if let Some(trouble) = self.rollout.trouble() {
+            let (reason, message) = ("SourceFailed", trouble.finding.message.clone());
+            return if trouble.transient {
+                Outcome::Progressing { reason, message }
+            } else {
+                Outcome::Stalled { reason, message }
+            };
+        }
+        if self.memory.settings.suspended {
+            return Outcome::Stalled {
+                reason: "Suspended",
+                message: "spec.source.suspend is set and nothing was deployed before".to_owned(),
+            };
+        }
+        Outcome::Progressing {
+            reason: "Resolving",
+            message: "looking where the source's ref points".to_owned(),
+        }
+    }
+
+    pub(super) fn source(&self) -> Told {
+        let kind = conditions::SOURCE_FETCHED;
+        if let Some(trouble) = self.rollout.trouble() {
+            let finding = &trouble.finding;
+            return Told::new(kind, Some(false), finding.reason.as_str(), &finding.message);
+        }
+        match &self.memory.observed {
+            Some(observed) => Told::new(kind, Some(true), "Fetched", &observed.label),
+            None => Told::new(kind, None, "Resolving", "the source was not asked yet"),
+        }
+    }
+
+    pub(super) fn deployed(&self) -> Told {
+        let kind = conditions::DEPLOYED;
+        if let Some(failed) = self.memory.observed_failure() {
+            let message = format!("{}: {}", failed.revision.label, failed.message);
+            return Told::new(kind, Some(false), failed.reason.as_str(), &message);
+        }
+        if let Some(setback) = self.setback() {
+            return Told::new(kind, None, setback.reason.as_str(), &setback.message);
+        }
+        match (&self.memory.attempting, &self.memory.serving) {
+            (Some(attempt), _) => Told::new(kind, None, "UnderWay", &attempt.revision.label),
+            (None, Some(serving)) => Told::new(kind, Some(true), "Deployed", &serving.revision.label),
+            (None, None) => Told::new(kind, None, "NotYet", "nothing was deployed yet"),
+        }
+    }
+
+    pub(super) fn workers(&self) -> Told {
+        let kind = conditions::WORKERS_AVAILABLE;
+        let (ready, wanted) = self.pods();
+        let message = format!("{ready} of {wanted} pods answer");
+        if self.serves() {
+            return Told::new(kind, Some(true), "PodsReady", &message);
+        }
+        if self.memory.serving.is_none() {
+            return Told::new(kind, Some(false), "NothingToServe", "pods start with the first revision that deploys");
+        }
+        match self.problem() {
+            Some((reason, text)) => Told::new(kind, Some(false), reason, &format!("{message}: {text}")),
+            None => Told::new(kind, Some(false), "PodsNotReady", &message),
+        }
+    }
+
+    /// Everything but conditions and generation.
+    pub(super) fn status(&self) -> McpGroupStatus {
+        let memory = self.memory;
+        let serving = memory.serving.as_ref();
+        let known = serving.and_then(|serving| self.rollout.known(&serving.inputs));
+        let (errors, total) = self.errors();
+        let attempted = memory
+            .attempting
+            .as_ref()
+            .map(|attempt| &attempt.revision)
+            .or_else(|| memory.observed_failure().map(|failed| &failed.revision))
+            .or_else(|| serving.map(|serving| &serving.revision));
+        let label = |text: &str| cut(text, MAX_TEXT);
+        let (ready, wanted) = self.pods();
+        McpGroupStatus {
+            observed_generation: None,
+            conditions: Vec::new(),
+            revision: Some(RevisionStatus {
+                serving: serving.map(|serving| label(&serving.revision.label)),
+                attempted: attempted.map(|revision| label(&revision.label)),
+                observed: memory.observed.as_ref().map(|revision| label(&revision.label)),
+            }),
+            tools: Some(known.map_or(0, |known| known.tools)),
+            replicas: Some(format!("{ready}/{wanted}")),
+            errors,
+            errors_total: Some(total),
+            packages: known.map(|known| known.packages.clone()).unwrap_or_default(),
+            zones: self
+                .zones
+                .iter()
+                .map(|zone| ZoneStatus {
+                    name: zone.name.clone(),
+                    replicas: zone.wanted,
+                    ready: zone.ready,
+                    updated: zone.updated,
+                })
+                .collect(),
+            last_deploy: self.rollout.last().map(|known| LastDeploy {
+                revision: label(&known.revision.label),
+                outcome: match known.outcome {
+                    DeployOutcome::Ok => "ok",
+                    DeployOutcome::Partial => "partial",
+                    DeployOutcome::Failed => "failed",
+                }
+                .to_owned(),
+                timings: known.timings,
+            }),
+            last_requested_at: memory.requested.clone(),
+        }
+    }
+
+    /// The errors list, and how long it is in all.
+    fn errors(&self) -> (Vec<ErrorEntry>, u32) {
+        let mut first: Vec<ErrorEntry> = Vec::new();
+        if let Some(trouble) = self.rollout.trouble() {
+            first.push(entry(&trouble.finding));
+        }
+        if let Some(setback) = self.setback() {
+            first.push(entry(&Finding::group(setback.reason, setback.message.clone())));
+        }
+        first.extend(self.faults.iter().cloned());
+        let subject = match self.memory.observed_failure() {
+            Some(failed) => match self.rollout.known(&failed.inputs) {
+                // It deployed well and failed later, or no report came.
+                Some(known) if !known.errors.is_empty() => Some(known),
+                _ => {
+                    first.push(entry(&Finding::group(failed.reason, failed.message.clone())));
+                    None
+                }
+            },
+            None => {
+                let serving = self.memory.serving.as_ref();
+                serving.and_then(|serving| self.rollout.known(&serving.inputs))
+            }
+        };
+        let before = u32::try_from(first.len()).unwrap_or(u32::MAX);
+        let total = subject.map_or(0, |known| known.errors_total);
+        first.extend(subject.into_iter().flat_map(|known| known.errors.iter().cloned()));
+        first.truncate(MAX_ERRORS);
+        (first, total.saturating_add(before))
+    }
+}
+
+/// Puts what stops the group before everything else; once, however often it is told.
+pub(super) fn tell_first(status: &mut McpGroupStatus, invalid: &Invalid) {
+    let before = status.errors.len();
+    status
+        .errors
+        .retain(|entry| entry.package.is_some() || !Invalid::REASONS.contains(&entry.reason.as_str()));
+    let removed = u32::try_from(before - status.errors.len()).unwrap_or_default();
+    let total = status.errors_total.unwrap_or_default();
+    status.errors.insert(
+        0,
+        ErrorEntry {
+            package: None,
+            reason: invalid.reason.to_owned(),
+            message: cut(&invalid.message, MAX_TEXT),
+            path: None,
+            line: None,
+        },
+    );
+    status.errors.truncate(MAX_ERRORS);
+    status.errors_total = Some(total.saturating_sub(removed).saturating_add(1));
+}

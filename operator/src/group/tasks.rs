@@ -1,0 +1,250 @@
+//! What the actions of the machine ask for, each as a task. What comes out is put into the group's inbox,
+//! and the group is woken.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use ramen_group::{Finding, LayerRef, Reason, Report};
+use ramen_rollout::{Failure, Inputs, Revision, Served};
+use ramen_source::git::{Git, GitError, Resolved, no_progress};
+use ramen_source::store::StoreError;
+use ramen_source::tree::TreeLimits;
+use ramen_source::{Kind, Store, Tree, layer};
+use sha2::{Digest as _, Sha256};
+
+use super::build::deploy_job;
+use super::rollout::{Rollout, Trouble};
+use super::validate::Validated;
+use super::{Operator, Wake};
+use crate::artifacts::Artifacts;
+use crate::deploy::{Deploy, DeployRequest};
+use crate::metrics::Metrics;
+use crate::reload::{Reload, ReloadRequest, Reloaded};
+
+/// What ends a piece of work.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Resolved(Result<Resolved, Trouble>),
+    Fetched(Revision, Result<Stored, Trouble>),
+    Deployed(Revision, Inputs, Result<Box<Report>, Failure>),
+    Reloaded(Inputs, Result<Reloaded, Failure>),
+}
+
+/// A revision whose code is in the store.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) commit: String,
+    pub(crate) label: String,
+    pub(crate) code: LayerRef,
+}
+
+/// What tasks work with.
+#[derive(Clone)]
+pub(crate) struct Work {
+    pub(crate) git: Git,
+    pub(crate) scratch: PathBuf,
+    pub(crate) artifacts: Artifacts,
+    pub(crate) deploy: Arc<dyn Deploy>,
+    pub(crate) reload: Arc<dyn Reload>,
+    pub(crate) metrics: Metrics,
+}
+
+impl From<GitError> for Trouble {
+    fn from(error: GitError) -> Self {
+        Self {
+            transient: error.is_transient(),
+            finding: error.finding(),
+        }
+    }
+}
+
+impl Work {
+    fn start(
+        rollout: &mut Rollout,
+        group: &Validated,
+        wake: &Wake,
+        work: impl Future<Output = Done> + Send + 'static,
+    ) {
+        let (inbox, wake, key) = (Arc::clone(&rollout.inbox), wake.clone(), group.key.clone());
+        rollout.tasks.spawn(async move {
+            let done = work.await;
+            inbox
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(done);
+            wake.wake(&key);
+        });
+    }
+
+    /// One look at the refs.
+    pub(super) fn resolve(&self, rollout: &mut Rollout, group: &Validated, wake: &Wake) {
+        let (git, metrics) = (self.git.clone(), self.metrics.clone());
+        let (remote, wanted) = (group.remote.clone(), group.wanted.clone());
+        Self::start(rollout, group, wake, async move {
+            let found = git.resolve(&remote, &wanted).await.map_err(Trouble::from);
+            metrics.fetched(found.is_ok());
+            Done::Resolved(found)
+        });
+    }
+
+    /// Brings the code of a revision into the store.
+    pub(super) fn fetch(&self, rollout: &mut Rollout, group: &Validated, wake: &Wake, revision: Revision) {
+        let found = rollout.found.take_if(|found| found.commit == revision.commit);
+        // Known from an earlier run: the commit alone is enough.
+        let found = found.unwrap_or_else(|| Resolved {
+            name: None,
+            full_ref: None,
+            on_branch: None,
+            commit: revision.commit.clone(),
+        });
+        let work = self.clone();
+        let (remote, path) = (group.remote.clone(), group.spec.source.path.to_string());
+        Self::start(rollout, group, wake, async move {
+            let stored = async {
+                let limits = TreeLimits::default();
+                let load = work.git.load(&remote, &found, &path, limits, no_progress());
+                let loaded = load.await?;
+                Ok(Stored {
+                    commit: loaded.resolved.commit.clone(),
+                    label: loaded.resolved.revision(),
+                    code: work.put(loaded.tree).await?,
+                })
+            };
+            let stored = stored.await;
+            work.metrics.fetched(stored.is_ok());
+            Done::Fetched(revision, stored)
+        });
+    }
+
+    async fn put(&self, tree: Tree) -> Result<LayerRef, Trouble> {
+        let store: &Store = self.artifacts.store();
+        let key = tree.id.clone();
+        let stored = |error: StoreError| here(error.reason(), &error);
+        if let Some(known) = store.find(Kind::Code, &key).await.map_err(stored)? {
+            return Ok(known);
+        }
+        let scratch = self.scratch.clone();
+        let packed = tokio::task::spawn_blocking(move || layer::pack_tree(&tree, &scratch)).await;
+        let packed = packed
+            .map_err(|error| here(Reason::Internal, &error))?
+            .map_err(|error| here(error.reason(), &error))?;
+        store.put(Kind::Code, &key, &packed).await.map_err(stored)
+    }
+
+    /// Runs the deploy Job.
+    pub(super) fn deploy(
+        &self,
+        rollout: &mut Rollout,
+        group: &Validated,
+        operator: &Operator,
+        wake: &Wake,
+        (revision, inputs, code): (Revision, Inputs, Option<LayerRef>),
+    ) {
+        let times = rollout.memory().retry.as_ref().map_or(0, |retry| retry.times);
+        let request = code.map(|code| {
+            let id = deploy_id(&inputs, &code, times);
+            DeployRequest {
+                job: Box::new(deploy_job::build(group, operator, &id, &revision, &code)),
+                group: group.key.clone(),
+                timeout: deploy_job::deadline(group),
+                revision: revision.label.clone(),
+                code,
+                id,
+            }
+        });
+        let (deploy, metrics) = (Arc::clone(&self.deploy), self.metrics.clone());
+        Self::start(rollout, group, wake, async move {
+            let report = match request {
+                Some(request) => deploy.deploy(request).await,
+                None => Err(Failure {
+                    reason: Reason::LayerMissing,
+                    message: "the code of the revision is not in the store".to_owned(),
+                    transient: true,
+                }),
+            };
+            metrics.deployed(match &report {
+                Ok(report) => match report.outcome {
+                    ramen_group::Outcome::Ok => "ok",
+                    ramen_group::Outcome::Partial => "partial",
+                    ramen_group::Outcome::Failed => "failed",
+                },
+                Err(_) => "broken",
+            });
+            Done::Deployed(revision, inputs, report.map(Box::new))
+        });
+    }
+
+    /// Pushes a revision to the pods.
+    pub(super) fn reload(&self, rollout: &mut Rollout, group: &Validated, wake: &Wake, served: Served) {
+        let known = rollout.known(&served.inputs);
+        let packages = known.map(|known| known.reported().collect());
+        let previous = rollout.memory().serving.as_ref();
+        let previous = previous.filter(|previous| previous.inputs != served.inputs);
+        let request = ReloadRequest {
+            group: group.key.clone(),
+            desired: served.desired,
+            packages: packages.unwrap_or_default(),
+            previous: previous.map(|previous| previous.desired.clone()),
+            admin_key: group.own.admin.clone(),
+            call_key: Some(group.own.gateway.clone()),
+            canary: group.spec.rollout.canary,
+            timeout: group.spec.rollout.timeout,
+        };
+        let reload = self.reload.reload(request);
+        let metrics = self.metrics.clone();
+        Self::start(rollout, group, wake, async move {
+            let done = reload.await;
+            metrics.reloaded(done.is_ok());
+            Done::Reloaded(served.inputs, done)
+        });
+    }
+}
+
+/// Ten hexadecimal digits: the same deploy has the same name over restarts, a further try has another.
+fn deploy_id(inputs: &Inputs, code: &LayerRef, times: u32) -> String {
+    let text = format!(
+        "{}\0{}\0{}\0{}\0{times}",
+        inputs.tree, inputs.runtime, inputs.spec, code.digest
+    );
+    let mut id = hex::encode(Sha256::digest(text.as_bytes()));
+    id.truncate(10);
+    id
+}
+
+/// Something of this machine that may pass: a full disk.
+fn here(reason: Reason, error: &dyn std::error::Error) -> Trouble {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    Trouble {
+        finding: Finding::group(reason, format!("the code layer: {text}")),
+        transient: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deploy_has_the_same_name_until_it_is_tried_again() {
+        let inputs = |tree: &str| Inputs {
+            tree: tree.to_owned(),
+            runtime: "image".to_owned(),
+            spec: "spec".to_owned(),
+        };
+        let code = LayerRef {
+            key: "t".to_owned(),
+            digest: "sha256:00".to_owned(),
+            size: 1,
+        };
+        let id = deploy_id(&inputs("t"), &code, 0);
+        assert_eq!(id.len(), 10);
+        assert_eq!(id, deploy_id(&inputs("t"), &code, 0));
+        assert_ne!(id, deploy_id(&inputs("t"), &code, 1));
+        assert_ne!(id, deploy_id(&inputs("u"), &code, 0));
+    }
+}

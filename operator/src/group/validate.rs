@@ -1,0 +1,295 @@
+//! Phase two, pure: from what was read to a group that can be acted on. Nothing after it reads the spec
+//! as written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ramen_crds::{ErrorEntry, McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
+use ramen_redact::Secret;
+use ramen_source::git::{Credentials, GitLimits, GitUrl, Remote, UrlPolicy, Wanted};
+use sha2::{Digest as _, Sha256};
+
+use super::dereference::{Found, Own, Referenced, SecretData};
+use super::{GroupKey, Operator};
+use crate::names;
+
+/// A group that can be acted on.
+#[derive(Debug, Clone)]
+pub(crate) struct Validated {
+    pub(crate) key: GroupKey,
+    pub(crate) uid: String,
+    pub(crate) spec: ValidatedGroup,
+    /// Variables of the pods: name → Secret and key.
+    pub(crate) variables: BTreeMap<String, (String, String)>,
+    /// Changes when a value of them changes; says nothing about the values.
+    pub(crate) secrets_hash: Option<String>,
+    pub(crate) remote: Remote,
+    pub(crate) wanted: Wanted,
+    pub(crate) own: Own,
+    /// The annotation `ramen.dev/requested-at`.
+    pub(crate) requested: Option<String>,
+    /// Keys of Secrets that cannot be variables, for the errors list.
+    pub(crate) faults: Vec<ErrorEntry>,
+}
+
+/// Why a group cannot be acted on before somebody changes something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Invalid {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Invalid {
+    /// All reasons there are.
+    pub(crate) const REASONS: &[&str] = &[
+        "InvalidSpec",
+        "SecretMissing",
+        "SecretKeyMissing",
+        "SourceInvalid",
+    ];
+}
+
+/// Validates.
+pub(crate) fn validate(
+    group: &McpGroup,
+    key: &GroupKey,
+    referenced: Referenced,
+    operator: &Operator,
+) -> Result<Validated, Invalid> {
+    let spec = ramen_crds::validate(group).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().take(8).map(ToString::to_string).collect();
+        Invalid {
+            reason: "InvalidSpec",
+            message: faults.join("; "),
+        }
+    })?;
+    let Referenced {
+        keys,
+        secrets,
+        source,
+        ca,
+        own,
+    } = referenced;
+    present("spec.keys.secretRef", spec.keys.as_ref(), keys)?;
+    let mut found = Vec::new();
+    for ((name, data), secret) in secrets.into_iter().zip(&spec.secrets) {
+        let data = present("spec.secrets", Some(secret), Some(data))?;
+        found.extend(data.map(|data| (name, data)));
+    }
+    let source = present("spec.source.secretRef", spec.source.secret.as_ref(), source)?;
+    let ca = present("spec.source.caSecretRef", spec.source.ca_secret.as_ref(), ca)?;
+    let remote = remote(&spec, source.as_deref(), ca.as_deref(), operator)?;
+    let pairs = found
+        .iter()
+        .flat_map(|(name, data)| data.0.keys().map(|key| (name.as_str(), key.as_str())));
+    let (variables, faults) = secret_variables(&key.name, pairs);
+    let faults = faults.into_iter().map(|fault| ErrorEntry {
+        package: None,
+        reason: "SecretKeyRefused".to_owned(),
+        message: fault.to_string(),
+        path: None,
+        line: None,
+    });
+    let annotations = group.metadata.annotations.as_ref();
+    let requested = annotations.and_then(|all| all.get(names::REQUESTED_AT));
+    Ok(Validated {
+        key: key.clone(),
+        uid: group.metadata.uid.clone().unwrap_or_default(),
+        secrets_hash: secrets_hash(&own.admin, &found),
+        variables,
+        remote,
+        wanted: wanted(&spec.source.reference),
+        own,
+        requested: requested.map(|token| token.chars().take(256).collect()),
+        faults: faults.collect(),
+        spec,
+    })
+}
+
+fn present(field: &str, name: Option<&SecretName>, found: Option<Found>) -> Result<Found, Invalid> {
+    match (name, found) {
+        (None, _) => Ok(None),
+        (Some(_), Some(Some(data))) => Ok(Some(data)),
+        (Some(name), _) => Err(Invalid {
+            reason: "SecretMissing",
+            message: format!("{field}: there is no Secret {name} in this namespace; make it and the group goes on"),
+        }),
+    }
+}
+
+fn remote(
+    spec: &ValidatedGroup,
+    secret: Option<&SecretData>,
+    ca: Option<&SecretData>,
+    operator: &Operator,
+) -> Result<Remote, Invalid> {
+    let unusable = |field: &str, error: &dyn std::fmt::Display| Invalid {
+        reason: "SourceInvalid",
+        message: format!("{field}: {error}"),
+    };
+    let url = GitUrl::parse(spec.source.url.as_str())
+        .map_err(|error| unusable("spec.source.url", &error))?;
+    let mut files = secret.map(|data| data.0.clone()).unwrap_or_default();
+    if let Some(ca) = ca {
+        let Some(certificates) = ca.0.get("ca.crt") else {
+            return Err(Invalid {
+                reason: "SecretKeyMissing",
+                message: "spec.source.caSecretRef: the Secret has no key `ca.crt`".to_owned(),
+            });
+        };
+        files.insert("ca.crt".to_owned(), certificates.clone());
+    }
+    let credentials = Credentials::from_files(&files)
+        .map_err(|error| unusable("spec.source.secretRef", &error))?;
+    let mut remote = Remote::new(url);
+    remote.credentials = Arc::new(credentials);
+    remote.limits = GitLimits {
+        timeout: spec.source.timeout,
+        ..GitLimits::default()
+    };
+    remote.policy = UrlPolicy {
+        http: operator.allow_http,
+        ..UrlPolicy::cluster()
+    };
+    Ok(remote)
+}
+
+fn wanted(reference: &RefSpec) -> Wanted {
+    match reference {
+        RefSpec::Default => Wanted::Head,
+        RefSpec::Branch(name) => Wanted::Branch(name.clone()),
+        RefSpec::Tag(name) => Wanted::Tag(name.clone()),
+        RefSpec::Semver(range) => Wanted::Semver(range.to_string()),
+        RefSpec::Commit(id) => Wanted::Commit {
+            id: id.clone(),
+            branch: None,
+        },
+    }
+}
+
+/// A keyed hash: without the key, short values cannot be guessed from it.
+fn secrets_hash(key: &Secret, secrets: &[(String, Arc<SecretData>)]) -> Option<String> {
+    if secrets.is_empty() {
+        return None;
+    }
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    part(key.expose().as_bytes());
+    for (name, data) in secrets {
+        part(name.as_bytes());
+        for (key, value) in &data.0 {
+            part(key.as_bytes());
+            part(value);
+        }
+    }
+    Some(hex::encode(&hash.finalize()[..8]))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(crate) fn operator() -> Operator {
+        Operator {
+            worker_image: "ramen-worker:1".to_owned(),
+            image_pull_policy: "IfNotPresent".to_owned(),
+            artifacts_url: "http://ramen-artifacts.ramen:8081".to_owned(),
+            allow_http: false,
+        }
+    }
+
+    pub(crate) fn group(extra: serde_json::Value) -> McpGroup {
+        let mut spec = json!({
+            "source": {"url": "https://git.example/team/tools"},
+            "network": {"allowedCIDRs": ["10.0.0.0/8"]},
+        });
+        for (name, value) in extra.as_object().unwrap() {
+            spec[name] = value.clone();
+        }
+        serde_json::from_value(json!({
+            "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup",
+            "metadata": {"name": "calc", "namespace": "team-a", "uid": "u-1", "generation": 3},
+            "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    pub(crate) fn data(entries: &[(&str, &str)]) -> Arc<SecretData> {
+        let entries = entries
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
+        Arc::new(SecretData(entries.collect()))
+    }
+
+    pub(crate) fn referenced() -> Referenced {
+        Referenced {
+            own: Own {
+                caller: Secret::from("rmk_caller".to_owned()),
+                gateway: Secret::from("rmk_gateway".to_owned()),
+                admin: Secret::from("rma_admin".to_owned()),
+                artifacts: Some(Secret::from("rmt_token".to_owned())),
+            },
+            ..Referenced::default()
+        }
+    }
+
+    pub(crate) fn validated(extra: serde_json::Value, referenced: Referenced) -> Validated {
+        validate(
+            &group(extra),
+            &GroupKey::new("team-a", "calc"),
+            referenced,
+            &operator(),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_is_named_and_waited_for() {
+        let group = group(json!({"secrets": [{"name": "weather"}]}));
+        let key = GroupKey::new("team-a", "calc");
+        let missing = Referenced {
+            secrets: vec![("weather".to_owned(), None)],
+            ..referenced()
+        };
+        let invalid = validate(&group, &key, missing, &operator()).unwrap_err();
+        assert_eq!(invalid.reason, "SecretMissing");
+        assert!(invalid.message.contains("weather"));
+        let there = Referenced {
+            secrets: vec![("weather".to_owned(), Some(data(&[("TOKEN", "s3cret"), ("a b", "x")])))],
+            ..referenced()
+        };
+        let validated = validate(&group, &key, there, &operator()).unwrap();
+        let (secret, entry) = &validated.variables["RAMEN_SECRET_CALC__TOKEN"];
+        assert_eq!((secret.as_str(), entry.as_str()), ("weather", "TOKEN"));
+        assert_eq!(validated.faults.len(), 1);
+        assert!(!format!("{validated:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn the_hash_of_secrets_changes_with_a_value_and_tells_none() {
+        let hash = |value: &str| {
+            let secrets = [("weather".to_owned(), data(&[("TOKEN", value)]))];
+            secrets_hash(&Secret::from("k".to_owned()), &secrets).unwrap()
+        };
+        assert_eq!(hash("a"), hash("a"));
+        assert_ne!(hash("a"), hash("b"));
+        assert_eq!(secrets_hash(&Secret::from("k".to_owned()), &[]), None);
+    }
+
+    #[test]
+    fn all_faults_of_a_spec_are_told_at_once() {
+        let group = group(json!({
+            "network": {"allowedCIDRs": ["10.0.0.0/99"]},
+            "zones": [{"name": "UP"}],
+        }));
+        let key = GroupKey::new("team-a", "calc");
+        let invalid = validate(&group, &key, referenced(), &operator()).unwrap_err();
+        assert_eq!(invalid.reason, "InvalidSpec");
+        assert!(invalid.message.contains("allowedCIDRs[0]") && invalid.message.contains("zones[0]"));
+    }
+}
