@@ -145,7 +145,7 @@ def lua(value) -> str:
         return "{" + ", ".join(f"[{json.dumps(k)}] = {lua(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "{" + ", ".join(map(lua, value)) + "}"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 @pytest.mark.skipif(LUA is None, reason="no lua: charts/tests/tools.sh brings it, or set RAMEN_LUA")
