@@ -1,0 +1,200 @@
+"""The charts against a real API server with its admission: nothing runs, but what the server takes and refuses is real."""
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+import time
+
+import pytest
+import yaml
+from conftest import CHART, CRDS, HELM, ROOT, VALUES
+
+CLUSTER = ROOT / "e2e" / "cluster" / "cluster"
+NAME = f"charts-{os.getpid()}"
+GROUP = {
+    "apiVersion": "ramen.dev/v1alpha1",
+    "kind": "McpGroup",
+    "metadata": {"name": "library", "namespace": "team-a"},
+    "spec": {"source": {"url": "https://git.example.com/x.git"}, "network": {"allowedCIDRs": ["10.0.0.0/8"]}},
+}
+
+
+class Cluster:
+    def __init__(self, kubeconfig: str):
+        self.env = {**os.environ, "KUBECONFIG": kubeconfig}
+
+    def kubectl(self, *args: str, stdin: str | None = None, fails: bool = False) -> str:
+        return self.run([str(CLUSTER), "kubectl", "--name", NAME, "--", *args], stdin, fails)
+
+    def helm(self, *args: str, values: dict | None = None, fails: bool = False) -> str:
+        more = [] if values is None else ["--values", "-"]
+        return self.run([HELM, *args, *more], None if values is None else yaml.safe_dump(values), fails)
+
+    def run(self, command: list[str], stdin: str | None, fails: bool) -> str:
+        done = subprocess.run(
+            command, input=stdin, env=self.env, capture_output=True, text=True, check=False, timeout=90
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stderr if fails else done.stdout
+
+    def get(self, *args: str) -> dict:
+        return json.loads(self.kubectl("get", *args, "-o", "json"))
+
+    def namespace(self, name: str):
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    def until(self, what, seconds: float = 30):
+        end = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < end, "it did not come to pass"
+            time.sleep(0.2)
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    tiers = subprocess.run([CLUSTER, "tiers"], capture_output=True, text=True, check=False, timeout=600)
+    if "2 yes" not in tiers.stdout:
+        pytest.skip(f"SKIPPED: no API server can be started here: {tiers.stdout.splitlines()[:1] or tiers.stderr[-200:]}")
+    up = subprocess.run(
+        [CLUSTER, "up", "--name", NAME, "--tier", "2"], capture_output=True, text=True, check=False, timeout=900
+    )
+    try:
+        assert up.returncode == 0, up.stderr[-2000:]
+        yield Cluster(up.stdout.strip().splitlines()[-1])
+    finally:
+        subprocess.run([CLUSTER, "down", "--name", NAME], capture_output=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_the_api_server_takes_every_object(cluster, case):
+    for namespace in ("ramen-system", "team-a", "team-b"):
+        cluster.namespace(namespace)
+    values = {**VALUES[case], "metrics": {"dashboard": {"enabled": True}}}
+    cluster.helm("install", "ramen", str(CHART), "-n", "ramen-system", "--dry-run=server", values=values)
+
+
+def test_ops05_ops06_its_pods_are_admitted_where_rules_are_strict(cluster):
+    cluster.namespace("strict")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "all", "namespace": "strict"},
+        "spec": {
+            "hard": {
+                f"{side}.{what}": "20Gi" if what != "cpu" else "10"
+                for side in ("requests", "limits")
+                for what in ("cpu", "memory", "ephemeral-storage")
+            }
+        },
+    }
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(quota))
+    # The quota counts nothing before its controller has looked at it.
+    cluster.until(lambda: cluster.get("resourcequota", "all", "-n", "strict").get("status", {}).get("hard"))
+    cluster.helm("install", "ramen", str(CHART), "-n", "strict", values={})
+    selector = "app.kubernetes.io/component=operator"
+    (pod,) = cluster.until(lambda: cluster.get("pods", "-n", "strict", "-l", selector)["items"])
+    assert pod["spec"]["containers"][0]["resources"]["limits"]
+    refused = cluster.get("events", "-n", "strict", "--field-selector", "reason=FailedCreate")["items"]
+    assert refused == []
+    # The pod of `helm test`, which this server alone cannot run.
+    hooks = cluster.helm("get", "hooks", "ramen", "-n", "strict")
+    cluster.kubectl("apply", "--dry-run=server", "-n", "strict", "-f", "-", stdin=hooks)
+    cluster.helm("uninstall", "ramen", "-n", "strict", "--wait")
+    left = cluster.get("deploy,svc,netpol,role,rolebinding,pvc,sa", "-n", "strict", "-l", "helm.sh/chart")["items"]
+    assert left == []
+
+
+def test_a_pod_that_asks_for_more_is_refused_there(cluster):
+    """The strict namespace is strict: without this, the test above would say nothing."""
+    cluster.namespace("strict")
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "root", "namespace": "strict"},
+        "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }
+    assert "PodSecurity" in cluster.kubectl("apply", "-f", "-", stdin=json.dumps(pod), fails=True)
+
+
+def can(cluster, verb: str, resource: str, namespace: str) -> bool:
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": "system:serviceaccount:ramen-system:ramen",
+            "resourceAttributes": {
+                "verb": verb,
+                "namespace": namespace,
+                "group": resource.partition(".")[2],
+                "resource": resource.partition(".")[0],
+            },
+        },
+    }
+    answer = cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(body))
+    return json.loads(answer)["status"]["allowed"]
+
+
+def test_rights_end_at_the_namespaces_that_it_looks_after(cluster):
+    for namespace in ("ramen-system", "team-a", "team-b", "other"):
+        cluster.namespace(namespace)
+    cluster.helm("install", "ramen", str(CHART), "-n", "ramen-system", values=VALUES["namespaced"])
+    try:
+        for namespace, allowed in (("team-a", True), ("team-b", True), ("other", False), ("ramen-system", False)):
+            assert can(cluster, "list", "secrets", namespace) is allowed, namespace
+            assert can(cluster, "patch", "deployments.apps", namespace) is allowed, namespace
+        for verb, resource in (
+            ("create", "pods"), ("get", "nodes"), ("create", "roles.rbac.authorization.k8s.io"),
+            ("delete", "mcpgroups.ramen.dev"), ("update", "mcpgroups.ramen.dev"), ("create", "pods/exec"),
+        ):
+            assert not can(cluster, verb, resource, "team-a"), (verb, resource)
+        assert not can(cluster, "list", "mcpgroups.ramen.dev", "")
+    finally:
+        cluster.helm("uninstall", "ramen", "-n", "ramen-system")
+
+
+def test_ops08_groups_outlive_the_charts_and_a_newer_kind_takes_the_place_of_an_older(cluster):
+    if not list((CRDS / "files").glob("*.yaml")):
+        pytest.fail("the chart has no kind in it")
+    cluster.namespace("team-a")
+    cluster.helm("install", "ramen-crds", str(CRDS), "-n", "team-a")
+    cluster.kubectl("wait", "crd/mcpgroups.ramen.dev", "--for=condition=Established", "--timeout=30s")
+    names = cluster.get("crd", "mcpgroups.ramen.dev")["status"]["conditions"]
+    assert ("NamesAccepted", "True") in [(condition["type"], condition["status"]) for condition in names]
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(GROUP))
+    cluster.helm("uninstall", "ramen-crds", "-n", "team-a")
+    assert cluster.get("rmg", "library", "-n", "team-a")["spec"].items() >= GROUP["spec"].items()
+    # Taken over again by a new installation.
+    cluster.helm("install", "ramen-crds", str(CRDS), "-n", "team-a")
+    assert cluster.get("rmg", "library", "-n", "team-a")["spec"].items() >= GROUP["spec"].items()
+
+
+def earlier(tmp_path) -> str | None:
+    """The charts as they were before the newest commit that changed them."""
+    log = subprocess.run(
+        ["git", "log", "--format=%H", "-2", "--", "charts/ramen", "charts/ramen-crds"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )
+    commits = log.stdout.split()
+    if len(commits) < 2:
+        return None
+    archive = subprocess.run(["git", "archive", commits[1], "charts"], cwd=ROOT, capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(tmp_path, filter="data")
+    return commits[1]
+
+
+def test_ops08_an_upgrade_from_the_charts_before_leaves_one_operator(cluster, tmp_path):
+    if earlier(tmp_path) is None:
+        pytest.skip("SKIPPED: no earlier charts in the git log")
+    cluster.namespace("upgrade")
+    cluster.helm("install", "up", str(tmp_path / "charts" / "ramen"), "-n", "upgrade", values={})
+    cluster.helm("upgrade", "up", str(CHART), "-n", "upgrade", values={})
+    (deployment,) = cluster.get("deployments", "-n", "upgrade")["items"]
+    assert deployment["metadata"]["generation"] <= 2
+    cluster.helm("rollback", "up", "-n", "upgrade")
+    cluster.helm("uninstall", "up", "-n", "upgrade")
