@@ -6,10 +6,12 @@
 mod namespace;
 mod probe;
 mod reach;
+mod services;
 mod story;
 mod wait;
 
 pub use namespace::{Namespace, with_temp_ns};
 pub use probe::Probe;
 pub use reach::{Cluster, Tier};
+pub use services::{PackageIndex, git_server};
 pub use wait::{available, condition, finished, gone};

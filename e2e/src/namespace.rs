@@ -106,7 +106,8 @@ where
     let all = Api::<core::Namespace>::all(cluster.client.clone());
     let form = serde_json::from_value(json!({ "metadata": {
         "generateName": "e2e-",
-        "labels": { "ramen.dev/e2e": "true" },
+        // Whatever of ours runs in a pod must run where the cluster is strict.
+        "labels": { "ramen.dev/e2e": "true", "pod-security.kubernetes.io/enforce": "restricted" },
     }}))?;
     let made = all
         .create(&PostParams::default(), &form)

@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 
 use crate::{namespace::Namespace, wait::finished};
 
-/// The image: a Debian with Python 3.11, made by `e2e/cluster`.
+/// Unless the test says otherwise: a Debian with Python 3.11, made by `e2e/cluster`.
 const IMAGE: &str = "localhost/ramen-base:dev";
 
 /// A program for a pod.
 pub struct Probe<'a> {
     name: &'a str,
     script: &'a str,
+    image: &'a str,
     labels: BTreeMap<&'a str, &'a str>,
+    env: BTreeMap<&'a str, &'a str>,
     port: Option<u16>,
 }
 
@@ -26,7 +28,9 @@ impl<'a> Probe<'a> {
         Self {
             name,
             script,
+            image: IMAGE,
             labels: BTreeMap::from([("app", name)]),
+            env: BTreeMap::new(),
             port: None,
         }
     }
@@ -35,6 +39,20 @@ impl<'a> Probe<'a> {
     #[must_use]
     pub fn label(mut self, key: &'a str, value: &'a str) -> Self {
         self.labels.insert(key, value);
+        self
+    }
+
+    /// In another image that has Python at the same place, such as the worker's.
+    #[must_use]
+    pub fn image(mut self, image: &'a str) -> Self {
+        self.image = image;
+        self
+    }
+
+    /// With an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &'a str, value: &'a str) -> Self {
+        self.env.insert(name, value);
         self
     }
 
@@ -47,9 +65,15 @@ impl<'a> Probe<'a> {
 
     /// What a pod or a template of pods needs: metadata with the labels, and a spec that meets the restricted standard.
     pub fn template(&self) -> Value {
+        let env = self
+            .env
+            .iter()
+            .map(|(name, value)| json!({ "name": name, "value": value }));
         let mut container = json!({
             "name": "probe",
-            "image": IMAGE,
+            "image": self.image,
+            "env": env.collect::<Vec<_>>(),
+            "volumeMounts": [{ "name": "tmp", "mountPath": "/tmp" }],
             "imagePullPolicy": "Never",
             "command": ["/usr/bin/python3.11", "-u", "-c", self.script],
             "securityContext": {
@@ -67,6 +91,7 @@ impl<'a> Probe<'a> {
             "metadata": { "labels": self.labels },
             "spec": {
                 "containers": [container],
+                "volumes": [{ "name": "tmp", "emptyDir": {} }],
                 "automountServiceAccountToken": false,
                 "terminationGracePeriodSeconds": 0,
                 "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },

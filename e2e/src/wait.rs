@@ -86,3 +86,53 @@ pub fn condition<K: Serialize>(kind: &str, status: &str) -> impl Fn(Option<&K>) 
                 .any(|c| c["type"] == kind && c["status"] == status && fresh(c))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_condition_of_an_older_spec_does_not_count() {
+        let ready = condition::<Value>("Ready", "True");
+        let object = |on_status: Value, on_condition: Value| {
+            let mut object = json!({ "metadata": { "generation": 2 }, "status": {
+                "conditions": [{ "type": "Ready", "status": "True" }],
+            }});
+            object["status"]["observedGeneration"] = on_status;
+            object["status"]["conditions"][0]["observedGeneration"] = on_condition;
+            object
+        };
+        assert!(ready(Some(&object(json!(2), json!(2)))));
+        assert!(ready(Some(&object(Value::Null, Value::Null))));
+        assert!(!ready(Some(&object(json!(1), json!(2)))));
+        assert!(!ready(Some(&object(json!(2), json!(1)))));
+        assert!(!condition::<Value>("Ready", "False")(Some(&object(
+            Value::Null,
+            Value::Null
+        ))));
+        assert!(!ready(None));
+    }
+
+    #[test]
+    fn a_deployment_in_the_middle_of_a_rollout_is_not_available() {
+        let deployment = |updated: i32, available: i32, all: i32, seen: i64| -> Deployment {
+            from_value(json!({
+                "metadata": { "generation": 3 },
+                "spec": { "replicas": 2, "selector": {}, "template": {} },
+                "status": {
+                    "updatedReplicas": updated, "availableReplicas": available, "replicas": all,
+                    "observedGeneration": seen,
+                },
+            }))
+            .unwrap()
+        };
+        assert!(available(Some(&deployment(2, 2, 2, 3))));
+        assert!(!available(Some(&deployment(2, 2, 3, 3))));
+        assert!(!available(Some(&deployment(1, 2, 2, 3))));
+        assert!(!available(Some(&deployment(2, 1, 2, 3))));
+        assert!(!available(Some(&deployment(2, 2, 2, 2))));
+        assert!(!available(None));
+    }
+}
