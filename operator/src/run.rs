@@ -56,6 +56,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (caches, writers) = Caches::new();
     let (wake, runs) = Wake::new();
     let ctx = Arc::new(parts(&args, &client, caches, wake, metrics.clone())?);
+    let listener = TcpListener::bind(args.artifacts_listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.artifacts_listen))?;
+    let artifacts = ctx.work.artifacts.clone();
+    let ending = stop.clone();
+    servers.spawn(async move {
+        artifacts.serve(listener, ending).await;
+        Ok(())
+    });
     let established = wait_for_kind(&client, &args.namespaces);
     let Some(()) = stop.run_until_cancelled(established).await else {
         return Ok(());
@@ -96,8 +105,8 @@ fn parts(
     let work = Work {
         git,
         scratch: args.scratch.clone(),
+        deploy: Arc::new(Jobs::new(client.clone(), artifacts.clone())),
         artifacts,
-        deploy: Arc::new(Jobs),
         reload: Arc::new(Push::new(client.clone())),
         metrics: metrics.clone(),
     };

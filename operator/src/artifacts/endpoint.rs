@@ -1,0 +1,527 @@
+//! The HTTP of it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::StreamBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::{Body as _, Frame, Incoming};
+use ramen_group::LayerRef;
+use ramen_redact::bearer_token;
+use ramen_source::layer::{self, LayerError};
+use ramen_source::store::StoreError;
+use ramen_source::{Digest, Kind, Store};
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::registry::Grant;
+use super::{Artifacts, DeployId, report, scope};
+use crate::group::GroupKey;
+use crate::inbound::{self, Answer, Bounds, later, single, text};
+
+const BOUNDS: Bounds = Bounds {
+    connections: 256,
+    head: Duration::from_secs(10),
+    connection: Duration::from_mins(20),
+    head_bytes: 16 * 1024,
+};
+/// Layers that are read or taken at once.
+const TRANSFERS: usize = 32;
+/// Of a layer of requirements.
+const MAX_DEPS: u64 = 4 << 30;
+/// Of a lock.
+const MAX_LOCK: usize = 8 << 20;
+/// Between two pieces of a layer.
+const PIECE_TIME: Duration = Duration::from_secs(30);
+/// For a lock or a report.
+const SMALL_TIME: Duration = Duration::from_mins(1);
+/// Pieces in which a layer is read.
+const PIECE: usize = 256 * 1024;
+const DIGEST_HEADER: &str = "x-ramen-digest";
+/// Where archives are while they come in.
+const INCOMING: &str = "incoming";
+/// After this time an archive is not coming in any more.
+const STALE: Duration = Duration::from_hours(24);
+
+pub(super) async fn serve(artifacts: Artifacts, listener: TcpListener, stop: CancellationToken) {
+    let endpoint = Endpoint {
+        artifacts,
+        transfers: Arc::new(Semaphore::new(TRANSFERS)),
+    };
+    let handler = move |request| {
+        let endpoint = endpoint.clone();
+        async move { endpoint.answer(request).await }
+    };
+    inbound::serve(listener, BOUNDS, stop, handler).await;
+}
+
+/// Removes what a crash left of archives that were coming in.
+pub(super) fn sweep(store: &Store) {
+    let Ok(entries) = std::fs::read_dir(incoming(store)) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let modified = entry.metadata().and_then(|meta| meta.modified());
+        let age = modified.ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > STALE)
+            && let Err(error) = std::fs::remove_file(entry.path())
+        {
+            tracing::warn!(%error, "a half archive was not removed");
+        }
+    }
+}
+
+fn incoming(store: &Store) -> PathBuf {
+    store.root().join(INCOMING)
+}
+
+/// What a path names.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Layer(Kind, Digest),
+    Deploy(DeployId, What),
+}
+
+/// What of a deploy.
+#[derive(Debug, PartialEq, Eq)]
+enum What {
+    Lock(String),
+    Deps(String),
+    Report,
+}
+
+impl Place {
+    fn parse(path: &str) -> Option<Self> {
+        let mut parts = path.strip_prefix("/v1/")?.split('/');
+        let parts: [Option<&str>; 7] = std::array::from_fn(|_| parts.next());
+        let deploy = |namespace: &str, name: &str, id: &str| {
+            [namespace, name, id]
+                .iter()
+                .all(|part| is_key(part))
+                .then(|| DeployId {
+                    group: GroupKey::new(namespace, name),
+                    id: id.to_owned(),
+                })
+        };
+        match parts {
+            [Some("layers"), Some(kind), Some(digest), None, ..] => {
+                let kind = Kind::ALL.into_iter().find(|one| one.as_str() == kind)?;
+                Some(Self::Layer(kind, digest.parse().ok()?))
+            }
+            [
+                Some("deploys"),
+                Some(ns),
+                Some(name),
+                Some(id),
+                Some("report"),
+                None,
+                ..,
+            ] => Some(Self::Deploy(deploy(ns, name, id)?, What::Report)),
+            [
+                Some("deploys"),
+                Some(ns),
+                Some(name),
+                Some(id),
+                Some("locks"),
+                Some(key),
+                None,
+            ] => is_key(key)
+                .then(|| What::Lock(key.to_owned()))
+                .and_then(|what| Some(Self::Deploy(deploy(ns, name, id)?, what))),
+            [
+                Some("deploys"),
+                Some(ns),
+                Some(name),
+                Some(id),
+                Some("layers"),
+                Some("deps"),
+                Some(key),
+            ] if is_key(key) => Some(Self::Deploy(
+                deploy(ns, name, id)?,
+                What::Deps(key.to_owned()),
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Short enough to be kept under the group's scope.
+fn is_key(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    !text.is_empty() && text.len() <= 100 && !text.starts_with('.') && text.bytes().all(plain)
+}
+
+#[derive(Debug, Clone)]
+struct Endpoint {
+    artifacts: Artifacts,
+    transfers: Arc<Semaphore>,
+}
+
+impl Endpoint {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let method = request.method().clone();
+        let Some(place) = Place::parse(request.uri().path()) else {
+            return missing();
+        };
+        let token = token_of(&request);
+        let began = std::time::Instant::now();
+        let answer = match (&method, &place) {
+            (&Method::GET, Place::Layer(kind, digest)) => {
+                self.layer(*kind, *digest, token.as_deref()).await
+            }
+            (&Method::GET | &Method::PUT, Place::Deploy(deploy, what)) => {
+                let registry = &self.artifacts.registry;
+                let token = token.unwrap_or_default();
+                match registry.open(deploy, &token) {
+                    // The answer to the first one was lost on its way.
+                    None if *what == What::Report && registry.is_over(deploy, &token) => nothing(),
+                    None => refused(),
+                    Some(grant) if method == Method::GET => self.give(&grant, what).await,
+                    Some(grant) => self.take(&grant, what, request).await,
+                }
+            }
+            _ => missing(),
+        };
+        tracing::debug!(
+            %method,
+            place = ?place,
+            status = answer.status().as_u16(),
+            elapsed_ms = began.elapsed().as_millis(),
+            "answered"
+        );
+        answer
+    }
+
+    async fn layer(&self, kind: Kind, digest: Digest, token: Option<&[u8]>) -> Answer {
+        let token = token.unwrap_or_default();
+        if self.artifacts.key.group_of(token).is_none() {
+            match self.artifacts.registry.any(token) {
+                None => return refused(),
+                Some(grant) if !grant.reads(kind, digest) => return missing(),
+                Some(_) => {}
+            }
+        }
+        let Some(place) = self.place() else {
+            return busy();
+        };
+        let store = self.artifacts.store.clone();
+        let reference = LayerRef {
+            key: digest.hex(),
+            digest: digest.to_string(),
+            size: 0,
+        };
+        let file = match store.open_layer(&reference).await {
+            Ok(file) => tokio::fs::File::from_std(file),
+            Err(StoreError::Missing { .. }) => return missing(),
+            Err(error) => return failed(&error),
+        };
+        let size = match file.metadata().await {
+            Ok(meta) => meta.len(),
+            Err(error) => return failed(&error),
+        };
+        let sending = Sending {
+            file,
+            hash: Sha256::new(),
+            left: size,
+            digest,
+            store,
+            _place: place,
+        };
+        let pieces = futures::stream::try_unfold(sending, Sending::next);
+        let mut answer = Answer::new(UnsyncBoxBody::new(StreamBody::new(pieces)));
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(size));
+        let kind = HeaderValue::from_static("application/zstd");
+        headers.insert(header::CONTENT_TYPE, kind);
+        answer
+    }
+
+    async fn give(&self, grant: &Grant, what: &What) -> Answer {
+        let store = &self.artifacts.store;
+        match what {
+            What::Lock(inputs) => match store.memo(&lock_key(grant, inputs)).await {
+                Ok(Some(lock)) => {
+                    let mut answer = Answer::new(inbound::full(lock));
+                    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+                    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+                    answer
+                }
+                Ok(None) => missing(),
+                Err(error) => failed(&error),
+            },
+            What::Deps(key) => match store.find(Kind::Deps, &deps_key(grant, key)).await {
+                Ok(Some(layer)) => {
+                    grant.learn(&layer);
+                    inbound::json(StatusCode::OK, &layer)
+                }
+                Ok(None) => missing(),
+                Err(error) => failed(&error),
+            },
+            What::Report => missing(),
+        }
+    }
+
+    async fn take(&self, grant: &Arc<Grant>, what: &What, request: Request<Incoming>) -> Answer {
+        match what {
+            What::Lock(inputs) => self.take_lock(grant, inputs, request).await,
+            What::Deps(key) => self.take_deps(grant, key, request).await,
+            What::Report => self.take_report(grant, request).await,
+        }
+    }
+
+    async fn take_lock(&self, grant: &Grant, inputs: &str, request: Request<Incoming>) -> Answer {
+        if !grant.may_keep_lock() {
+            return text(StatusCode::FORBIDDEN, "too many locks for one deploy");
+        }
+        let body = match inbound::whole(request.into_body(), MAX_LOCK, SMALL_TIME).await {
+            Ok(body) => body,
+            Err(fault) => return fault.answer(),
+        };
+        let Ok(lock) = std::str::from_utf8(&body) else {
+            return text(StatusCode::BAD_REQUEST, "not UTF-8");
+        };
+        let key = lock_key(grant, inputs);
+        match self.artifacts.store.put_memo(&key, lock).await {
+            Ok(()) => nothing(),
+            Err(error) => failed(&error),
+        }
+    }
+
+    async fn take_deps(&self, grant: &Arc<Grant>, key: &str, request: Request<Incoming>) -> Answer {
+        let digest = single(request.headers(), DIGEST_HEADER).and_then(|text| text.parse().ok());
+        let Some(digest) = digest else {
+            return text(StatusCode::BAD_REQUEST, "x-ramen-digest is not a digest");
+        };
+        let mut body = request.into_body();
+        if body.size_hint().lower() > MAX_DEPS {
+            return text(StatusCode::PAYLOAD_TOO_LARGE, "the layer is too large");
+        }
+        let receiving = match grant.begin_layer() {
+            Ok(receiving) => receiving,
+            Err(fault) => return later(text(StatusCode::CONFLICT, fault), 1),
+        };
+        let Some(_place) = self.place() else {
+            return busy();
+        };
+        let store = &self.artifacts.store;
+        let archive = match receive(store, &mut body, digest).await {
+            Ok(archive) => archive,
+            Err(answer) => return answer,
+        };
+        match store.put(Kind::Deps, &deps_key(grant, key), &archive).await {
+            Ok(layer) => {
+                tracing::info!(deploy = %grant.deploy, bytes = layer.size, "took a deps layer");
+                receiving.done(&layer);
+                inbound::json(StatusCode::OK, &layer)
+            }
+            Err(error) => failed(&error),
+        }
+    }
+
+    async fn take_report(&self, grant: &Grant, request: Request<Incoming>) -> Answer {
+        let body = request.into_body();
+        let body = match inbound::whole(body, report::MAX_BYTES, SMALL_TIME).await {
+            Ok(body) => body,
+            Err(fault) => return fault.answer(),
+        };
+        let report = match report::read(&body, &grant.code, &grant.deps()) {
+            Ok(report) => report,
+            Err(fault) => {
+                tracing::warn!(deploy = %grant.deploy, fault, "a report was refused");
+                return text(StatusCode::UNPROCESSABLE_ENTITY, fault);
+            }
+        };
+        let outcome = report.outcome;
+        match self.artifacts.deliver(grant, report).await {
+            Ok(()) => {
+                tracing::info!(deploy = %grant.deploy, ?outcome, "took a report");
+                nothing()
+            }
+            Err(error) => failed(&error),
+        }
+    }
+
+    fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.transfers).try_acquire_owned().ok()
+    }
+}
+
+/// A layer on its way to a reader. Its last bytes go out only when all of them are those of the digest;
+/// a layer that is not whole is removed, so that it is built again.
+struct Sending {
+    file: tokio::fs::File,
+    hash: Sha256,
+    left: u64,
+    digest: Digest,
+    store: Store,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Sending {
+    async fn next(mut self) -> io::Result<Option<(Frame<Bytes>, Self)>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let mut piece = Vec::with_capacity(PIECE);
+        let n = (&mut self.file)
+            .take(PIECE as u64)
+            .read_to_end(&mut piece)
+            .await? as u64;
+        self.hash.update(&piece);
+        self.left = self.left.saturating_sub(n);
+        if n == 0 || (self.left == 0 && self.hash.clone().finalize()[..] != self.digest.bytes()[..])
+        {
+            tracing::error!(digest = %self.digest, "a layer of the store is damaged; it is removed");
+            if let Err(error) = self.store.remove_blob(self.digest).await {
+                tracing::error!(%error, "a damaged layer was not removed");
+            }
+            return Err(io::Error::other("the layer is damaged"));
+        }
+        Ok(Some((Frame::data(Bytes::from(piece)), self)))
+    }
+}
+
+async fn receive(
+    store: &Store,
+    body: &mut Incoming,
+    digest: Digest,
+) -> Result<layer::Layer, Answer> {
+    let taken = async {
+        let mut archive = layer::Incoming::new(&incoming(store), MAX_DEPS)?;
+        loop {
+            match inbound::piece(body, PIECE_TIME).await {
+                Ok(Some(piece)) => archive.write(&piece).await?,
+                Ok(None) => return Ok(Ok(archive.finish(digest).await?)),
+                Err(fault) => return Ok(Err(fault.answer())),
+            }
+        }
+    };
+    match taken.await {
+        Ok(taken) => taken,
+        Err(LayerError::TooLarge { .. }) => Err(text(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the layer is too large",
+        )),
+        // It may have been damaged on its way: worth another try.
+        Err(LayerError::DigestMismatch { .. }) => Err(text(
+            StatusCode::CONFLICT,
+            "the bytes are not those of x-ramen-digest",
+        )),
+        Err(LayerError::DiskFull { .. }) => {
+            tracing::error!("no room for a layer on the disk of the store");
+            Err(full())
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn token_of(request: &Request<Incoming>) -> Option<Vec<u8>> {
+    let header = single(request.headers(), header::AUTHORIZATION.as_str())?;
+    (header.len() <= 1024)
+        .then(|| bearer_token(header.as_bytes()).map(<[u8]>::to_vec))
+        .flatten()
+}
+
+fn lock_key(grant: &Grant, inputs: &str) -> String {
+    format!("lock-{}-{inputs}", scope(&grant.deploy.group))
+}
+
+fn deps_key(grant: &Grant, key: &str) -> String {
+    format!("{}-{key}", scope(&grant.deploy.group))
+}
+
+fn nothing() -> Answer {
+    let mut answer = Answer::new(inbound::full(Bytes::new()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    answer
+}
+
+fn missing() -> Answer {
+    text(StatusCode::NOT_FOUND, "not found")
+}
+
+fn refused() -> Answer {
+    text(StatusCode::UNAUTHORIZED, "the token is not accepted")
+}
+
+fn busy() -> Answer {
+    let answer = text(StatusCode::SERVICE_UNAVAILABLE, "too many transfers");
+    later(answer, 1)
+}
+
+fn full() -> Answer {
+    text(
+        StatusCode::INSUFFICIENT_STORAGE,
+        "no room on the disk of the store",
+    )
+}
+
+fn failed(error: &(dyn std::error::Error + 'static)) -> Answer {
+    tracing::error!(error, "the store failed");
+    match error.downcast_ref::<StoreError>() {
+        Some(StoreError::DiskFull { .. }) => full(),
+        Some(StoreError::InvalidKey { .. }) => text(StatusCode::BAD_REQUEST, "not a key"),
+        _ => text(StatusCode::INTERNAL_SERVER_ERROR, "the store failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_known_paths_name_something() {
+        let digest = Digest::of(b"x");
+        let path = format!("/v1/layers/deps/{digest}");
+        assert_eq!(Place::parse(&path), Some(Place::Layer(Kind::Deps, digest)));
+        let deploy = DeployId {
+            group: GroupKey::new("ns", "g"),
+            id: "0a".into(),
+        };
+        let at = |what| Some(Place::Deploy(deploy.clone(), what));
+        let parse = |tail: &str| Place::parse(&format!("/v1/deploys/ns/g/0a/{tail}"));
+        assert_eq!(parse("report"), at(What::Report));
+        assert_eq!(parse("locks/k"), at(What::Lock("k".into())));
+        assert_eq!(parse("layers/deps/k"), at(What::Deps("k".into())));
+        for wrong in [
+            "report/",
+            "report/x",
+            "",
+            "locks",
+            "locks/",
+            "locks/..",
+            "locks/a%2fb",
+            "locks/a/b",
+            "layers/code/k",
+            "layers/deps",
+            "layers/deps/",
+            "layers/deps/k/x",
+            "layers/deps/.k",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        for wrong in [
+            "/",
+            "/v1",
+            "/v1/",
+            "/v1/layers",
+            "/v1/layers/deps",
+            "/v1/layers/deps/sha256:00",
+            "/v1/deploys//g/0a/report",
+            "/v2/layers",
+            "//v1/layers",
+            "/v1/deploys/ns/g/../report",
+        ] {
+            assert_eq!(Place::parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(Place::parse(&format!("{path}/")), None);
+        assert_eq!(Place::parse(&format!("/v1/layers/other/{digest}")), None);
+    }
+}
