@@ -5,6 +5,7 @@
 //! newtypes; the operator and `ramen up` both start there. Must not know a client, async or I/O.
 
 mod names;
+pub mod rules;
 mod spec;
 mod status;
 pub mod validate;

@@ -27,6 +27,7 @@ use crate::McpGroupStatus;
     namespaced,
     status = "McpGroupStatus",
     derive = "PartialEq",
+    validation = crate::rules::NAME,
     doc = "One git repository of Python functions, served to MCP clients.",
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
@@ -47,13 +48,13 @@ pub struct McpGroupSpec {
     /// Secrets whose keys the code can refer to as `{{$<group>.<KEY>}}`; each key becomes the
     /// variable `RAMEN_SECRET_<GROUP>__<KEY>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(length(max = 32), transform = crate::rules::by_name)]
     pub secrets: Vec<LocalRef>,
     /// Who may reach the group, and what its code may reach.
     pub network: NetworkSpec,
     /// The zones that the group runs in. Without any there is one zone, `default`, with one replica.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), transform = crate::rules::by_name)]
     pub zones: Vec<ZoneSpec>,
     /// How the workers run.
     #[serde(default)]

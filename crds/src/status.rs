@@ -13,7 +13,7 @@ pub struct McpGroupStatus {
     pub observed_generation: Option<i64>,
     /// `Ready`, `Reconciling`, `Stalled`, `SourceFetched`, `Deployed`, `WorkersAvailable`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), transform = crate::rules::by_type)]
     pub conditions: Vec<Condition>,
     /// Which revision is where.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 mod cli;
 mod env;
 mod errors;
+mod mcpgroup;
 
 use anyhow::{Context as _, bail};
 
@@ -13,7 +14,7 @@ pub(crate) struct Args {
     /// Write nothing; fail when a page differs from what the code says
     #[arg(long)]
     check: bool,
-    /// Only this page (env, cli, errors)
+    /// Only this page (env, cli, errors, mcpgroup)
     only: Option<String>,
 }
 
@@ -22,6 +23,7 @@ const PAGES: &[(&str, Page)] = &[
     ("env", env::page),
     ("cli", cli::page),
     ("errors", errors::page),
+    ("mcpgroup", mcpgroup::page),
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ mod changelog;
 mod check_deps;
 mod check_dirs;
 mod check_size;
+mod crdgen;
 mod fuzz;
 mod r#gen;
 mod hosts;
@@ -31,6 +32,8 @@ enum Command {
     CheckDirs(check_dirs::Args),
     /// Check that no source file is too long
     CheckSize,
+    /// Write the kind McpGroup as YAML, for kubectl and for the chart
+    Crdgen(crdgen::Args),
     /// Build the fuzz targets and run them
     Fuzz(fuzz::Args),
     /// Write the generated pages of docs/reference
@@ -49,6 +52,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::CheckDeps => check_deps::run(),
         Command::CheckDirs(args) => check_dirs::run(&args),
         Command::CheckSize => check_size::run(),
+        Command::Crdgen(args) => crdgen::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Gen(args) => r#gen::run(&args),
         Command::Hosts(args) => hosts::run(&args),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Who may reach the group, and what its code may reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::network)]
 pub struct NetworkSpec {
     /// Addresses and ranges that may call: `10.0.0.0/8`, `203.0.113.7`, `2001:db8::/32`. Must be
     /// given; `0.0.0.0/0` and `::/0` let everybody call (who still needs a key).

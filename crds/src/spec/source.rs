@@ -15,6 +15,7 @@ pub struct LocalRef {
 /// Where the code comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::source)]
 pub struct SourceSpec {
     /// The repository: `https://…`, `http://…`, `ssh://…` or `git@host:path`. Credentials never stand
     /// in it; they come from `secretRef`.
@@ -50,6 +51,7 @@ pub struct SourceSpec {
 /// What to follow: at most one of the four.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::reference)]
 pub struct GitRef {
     /// A branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@ use super::LocalRef;
 /// A zone: a set of equal pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::zone)]
 pub struct ZoneSpec {
     /// Its name, part of the names of its objects: 1 to 16 small letters, digits and `-`.
     #[schemars(length(min = 1, max = 16))]
@@ -38,6 +39,7 @@ pub struct ZoneSpec {
 /// How the load decides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::autoscaling)]
 pub struct Autoscaling {
     /// At least: 1 to 100.
     #[schemars(range(min = 1, max = 100))]
@@ -54,6 +56,7 @@ pub struct Autoscaling {
 /// An environment variable of the worker container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::variable)]
 pub struct EnvVar {
     /// Its name; not `RAMEN_…`, which other fields set.
     #[schemars(length(min = 1, max = 128))]
@@ -67,6 +70,7 @@ pub struct EnvVar {
 /// How the workers run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::worker)]
 pub struct WorkerSpec {
     /// The image; without it the operator's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,7 +104,7 @@ pub struct WorkerSpec {
     pub call_timeout: Option<String>,
     /// Variables for the code and for the installer (`PIP_INDEX_URL`, …).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), transform = crate::rules::by_name)]
     pub env: Vec<EnvVar>,
     /// Let the deploy step build packages that have no wheel; that runs their code.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -131,6 +135,7 @@ pub struct WorkerSpec {
 /// How a new revision goes into service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(transform = crate::rules::rollout)]
 pub struct RolloutSpec {
     /// One pod first, with a smoke test, then the others.
     pub canary: bool,

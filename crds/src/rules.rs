@@ -1,0 +1,150 @@
+//! The rules that the API server itself holds groups to, `(rule, message)`, in CEL. They catch what people
+//! get wrong most; [`validate`](crate::validate()) looks at everything again.
+
+use schemars::Schema;
+use serde_json::{Value, json};
+
+/// A rule and what is said when it is broken.
+pub type CelRule = (&'static str, &'static str);
+
+/// Of the group as a whole; its name becomes part of the names of Services and variables.
+pub const NAME: CelRule = (
+    "self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([a-z0-9]*(-[a-z0-9]+)*)$')",
+    "a group's name is a small letter, then small letters, digits and single `-`, at most 40 in all",
+);
+/// Of `source`.
+pub const SOURCE: &[CelRule] = &[
+    (
+        "!self.url.contains('://') || self.url.matches('^(https?|ssh)://[^/]+/.+$')",
+        "url must be https://, http://, ssh:// or user@host:path",
+    ),
+    (
+        "self.url.contains('://') || self.url.matches('^([^/:@ ]+@)?[^/:@ ]+:.+$')",
+        "url must be https://, http://, ssh:// or user@host:path",
+    ),
+    (
+        "!self.url.matches('^https?://[^/]*@') && !self.url.matches('^ssh://[^/@]*:[^/@]*@')",
+        "credentials do not belong in the url; put them in a Secret and name it with secretRef",
+    ),
+    (
+        "!has(self.path) || (!self.path.startsWith('/') && !self.path.matches('(^|/)[.][.](/|$)'))",
+        "path is relative to the root of the repository and does not leave it",
+    ),
+    (
+        "!has(self.interval) || (self.interval.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') && duration(self.interval) >= duration('30s') && duration(self.interval) <= duration('24h'))",
+        "interval is a time like 30s, 5m or 1h30m, from 30s to 24h",
+    ),
+    (
+        "!has(self.timeout) || (self.timeout.matches('^([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') && duration(self.timeout) >= duration('1s') && duration(self.timeout) <= duration('10m'))",
+        "timeout is a time like 90s or 2m, from 1s to 10m",
+    ),
+];
+/// Of `source.ref`.
+pub const REFERENCE: &[CelRule] = &[
+    (
+        "[has(self.branch), has(self.tag), has(self.semver), has(self.commit)].filter(given, given).size() <= 1",
+        "only one of branch, tag, semver and commit can be followed",
+    ),
+    (
+        "!has(self.commit) || self.commit.matches('^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$')",
+        "a commit is given by its full id of 40 or 64 hexadecimal digits",
+    ),
+];
+/// Of `network`.
+pub const NETWORK: &[CelRule] = &[(
+    "self.allowedCIDRs.all(range, range.matches('^[0-9a-fA-F:.]+(/[0-9]{1,3})?$'))",
+    "allowedCIDRs holds addresses and ranges like 10.0.0.0/8 or 2001:db8::/32",
+)];
+/// Of a zone.
+pub const ZONE: &[CelRule] = &[
+    (
+        "self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "a zone's name is made of small letters, digits and `-`",
+    ),
+    (
+        "!(has(self.replicas) && has(self.autoscaling))",
+        "either replicas or autoscaling, not both",
+    ),
+];
+/// Of `autoscaling`.
+pub const AUTOSCALING: &[CelRule] = &[(
+    "self.minReplicas <= self.maxReplicas",
+    "minReplicas must not be above maxReplicas",
+)];
+/// Of `worker`.
+pub const WORKER: &[CelRule] = &[
+    (
+        "!has(self.image) || self.image.matches('^[^-\\\\s][^\\\\s]*$')",
+        "image must be a reference to an image",
+    ),
+    (
+        "!has(self.python) || self.python.matches('^3[.](1[1-9]|[2-9][0-9])$')",
+        "python is a version like 3.11, without the patch number; 3.11 is the oldest",
+    ),
+    (
+        "!has(self.callTimeout) || (self.callTimeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') && duration(self.callTimeout) >= duration('1s') && duration(self.callTimeout) <= duration('1h'))",
+        "callTimeout is a time like 30s or 2m, from 1s to 1h",
+    ),
+    (
+        "!has(self.deployTimeout) || (self.deployTimeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') && duration(self.deployTimeout) >= duration('10s') && duration(self.deployTimeout) <= duration('2h'))",
+        "deployTimeout is a time like 90s or 10m, from 10s to 2h",
+    ),
+];
+/// Of an environment variable.
+pub const VARIABLE: &[CelRule] = &[
+    (
+        "self.name.matches('^[A-Za-z_][A-Za-z0-9_]*$')",
+        "a variable's name is made of letters, digits and `_`",
+    ),
+    (
+        "!self.name.startsWith('RAMEN_')",
+        "variables RAMEN_… are set by other fields",
+    ),
+];
+/// Of `rollout`.
+pub const ROLLOUT: &[CelRule] = &[(
+    "!has(self.timeout) || (self.timeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') && duration(self.timeout) >= duration('10s') && duration(self.timeout) <= duration('1h'))",
+    "timeout is a time like 90s or 5m, from 10s to 1h",
+)];
+
+fn add(schema: &mut Schema, rules: &[CelRule]) {
+    let rules: Vec<Value> = rules
+        .iter()
+        .map(|(rule, message)| json!({"rule": rule, "message": message}))
+        .collect();
+    schema.insert("x-kubernetes-validations".to_owned(), Value::Array(rules));
+}
+
+macro_rules! transforms {
+    ($($name:ident: $rules:ident),* $(,)?) => {$(
+        pub(crate) fn $name(schema: &mut Schema) {
+            add(schema, $rules);
+        }
+    )*};
+}
+
+transforms!(
+    source: SOURCE,
+    reference: REFERENCE,
+    network: NETWORK,
+    zone: ZONE,
+    autoscaling: AUTOSCALING,
+    worker: WORKER,
+    variable: VARIABLE,
+    rollout: ROLLOUT,
+);
+
+/// Entries of a list are told apart by one field, so that two writers can each have theirs.
+pub(crate) fn by_name(schema: &mut Schema) {
+    map_list(schema, "name");
+}
+
+/// The same by `type`.
+pub(crate) fn by_type(schema: &mut Schema) {
+    map_list(schema, "type");
+}
+
+fn map_list(schema: &mut Schema, key: &str) {
+    schema.insert("x-kubernetes-list-type".to_owned(), json!("map"));
+    schema.insert("x-kubernetes-list-map-keys".to_owned(), json!([key]));
+}

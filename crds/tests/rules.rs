@@ -1,0 +1,176 @@
+//! Each rule that the API server holds groups to: one group that it takes and one that it refuses.
+
+use kube::CustomResourceExt as _;
+use kube::core::cel::Validator;
+use ramen_crds::{McpGroup, rules};
+use serde_json::{Value, json};
+
+/// A group with some fields set, and what the rules say of it.
+fn messages(name: &str, edits: &[(&str, Value)]) -> Vec<String> {
+    let crd = serde_json::to_value(McpGroup::crd()).unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let mut group = json!({
+        "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup", "metadata": {"name": name},
+        "spec": {
+            "source": {"url": "https://git.example/team/tools"},
+            "network": {"allowedCIDRs": ["10.0.0.0/8"]},
+        },
+    });
+    for (path, value) in edits {
+        let (parent, name) = path.rsplit_once('/').unwrap();
+        group.pointer_mut(parent).unwrap()[name] = value.clone();
+    }
+    match Validator::new().validate(schema, &group, None) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.iter().map(|error| error.message.clone()).collect(),
+    }
+}
+
+/// A field, a value that is taken, a value that is refused.
+fn cases() -> Vec<(&'static str, Value, Value)> {
+    let worker = |field: &str, value: &str| json!({ field: value });
+    vec![
+        (
+            "/spec/source/url",
+            json!("ssh://git@h/x"),
+            json!("ftp://h/x"),
+        ),
+        (
+            "/spec/source/url",
+            json!("git@github.com:team/tools.git"),
+            json!("/srv/tools"),
+        ),
+        (
+            "/spec/source/url",
+            json!("ssh://git@h:22/x"),
+            json!("https://me:token@h/x"),
+        ),
+        ("/spec/source/path", json!("a/b"), json!("a/../../b")),
+        ("/spec/source/interval", json!("1h30m"), json!("10s")),
+        ("/spec/source/timeout", json!("90s"), json!("11m")),
+        (
+            "/spec/source/ref",
+            json!({"branch": "main"}),
+            json!({"branch": "main", "tag": "v1"}),
+        ),
+        (
+            "/spec/source/ref",
+            json!({"commit": "a".repeat(40)}),
+            json!({"commit": "a".repeat(41)}),
+        ),
+        (
+            "/spec/network/allowedCIDRs",
+            json!(["::/0", "10.1.2.3"]),
+            json!(["everybody"]),
+        ),
+        (
+            "/spec/zones",
+            json!([{"name": "a-1"}]),
+            json!([{"name": "a_1"}]),
+        ),
+        (
+            "/spec/zones",
+            json!([{"name": "a", "replicas": 2}]),
+            json!([{"name": "a", "replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]),
+        ),
+        (
+            "/spec/zones",
+            json!([{"name": "a", "autoscaling": {"minReplicas": 2, "maxReplicas": 2}}]),
+            json!([{"name": "a", "autoscaling": {"minReplicas": 3, "maxReplicas": 2}}]),
+        ),
+        (
+            "/spec/worker",
+            worker("image", "registry:5000/a/b@sha256:00"),
+            worker("image", "a b"),
+        ),
+        (
+            "/spec/worker",
+            worker("python", "3.12"),
+            worker("python", "3.10"),
+        ),
+        (
+            "/spec/worker",
+            worker("callTimeout", "2m"),
+            worker("callTimeout", "2h"),
+        ),
+        (
+            "/spec/worker",
+            worker("deployTimeout", "20m"),
+            worker("deployTimeout", "soon"),
+        ),
+        (
+            "/spec/worker",
+            json!({"env": [{"name": "PIP_INDEX_URL", "value": "x"}]}),
+            json!({"env": [{"name": "A-B", "value": "x"}]}),
+        ),
+        (
+            "/spec/worker",
+            json!({"env": [{"name": "MY_RAMEN", "value": "x"}]}),
+            json!({"env": [{"name": "RAMEN_STORE", "value": "x"}]}),
+        ),
+        (
+            "/spec/rollout",
+            json!({"timeout": "90s"}),
+            json!({"timeout": "1s"}),
+        ),
+    ]
+}
+
+#[test]
+fn every_rule_takes_what_is_good_and_refuses_what_is_bad_with_its_message() {
+    let mut broken = Vec::new();
+    for (field, good, bad) in cases() {
+        let said = messages("calc", &[(field, good.clone())]);
+        assert!(said.is_empty(), "{field} {good}: {said:?}");
+        let said = messages("calc", &[(field, bad.clone())]);
+        assert!(!said.is_empty(), "{field} {bad} is taken");
+        broken.extend(said);
+    }
+    // No rule is left untried.
+    let all = [
+        rules::SOURCE,
+        rules::REFERENCE,
+        rules::NETWORK,
+        rules::ZONE,
+        rules::AUTOSCALING,
+        rules::WORKER,
+        rules::VARIABLE,
+        rules::ROLLOUT,
+    ];
+    for (rule, message) in all.into_iter().flatten() {
+        assert!(broken.iter().any(|said| said.contains(message)), "{rule}");
+    }
+}
+
+#[test]
+fn ops02_names_that_no_service_can_have_are_refused_at_apply() {
+    let most = "a".repeat(40);
+    for good in ["a", "calc", "team-a-1", &most] {
+        assert!(messages(good, &[]).is_empty(), "{good}");
+    }
+    let long = "a".repeat(41);
+    for bad in ["team.a", "1team", "a--b", "a-", &long] {
+        let said = messages(bad, &[]);
+        assert!(
+            said.iter().any(|said| said.contains(rules::NAME.1)),
+            "{bad}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn what_the_api_server_takes_by_these_rules_the_operator_takes_too() {
+    for (field, good, _) in cases() {
+        let mut group = json!({
+            "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup", "metadata": {"name": "calc"},
+            "spec": {
+                "source": {"url": "https://git.example/team/tools"},
+                "network": {"allowedCIDRs": ["10.0.0.0/8"]},
+            },
+        });
+        let (parent, name) = field.rsplit_once('/').unwrap();
+        group.pointer_mut(parent).unwrap()[name] = good;
+        let group: McpGroup = serde_json::from_value(group).unwrap();
+        assert_eq!(ramen_crds::validate(&group).err(), None, "{field}");
+    }
+}
