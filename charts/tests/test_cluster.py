@@ -3,10 +3,12 @@
 import io
 import json
 import os
+import re
 import subprocess
 import tarfile
 import time
 
+import documents
 import pytest
 import yaml
 from conftest import CHART, CRDS, HELM, ROOT, VALUES
@@ -157,11 +159,108 @@ def test_rights_end_at_the_namespaces_that_it_looks_after(cluster):
         cluster.helm("uninstall", "ramen", "-n", "ramen-system")
 
 
+@pytest.fixture
+def group(cluster):
+    """A fresh group in a namespace of its own, and a way to write its status as the operator would."""
+    if not list((CRDS / "files").glob("*.yaml")):
+        pytest.fail("the chart has no kind in it")
+    cluster.namespace("team-a")
+    cluster.helm("upgrade", "--install", "ramen-crds", str(CRDS), "-n", "team-a")
+    cluster.kubectl("wait", "crd/mcpgroups.ramen.dev", "--for=condition=Established", "--timeout=30s")
+    cluster.kubectl("delete", "rmg", "library", "-n", "team-a", "--ignore-not-found")
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(GROUP))
+
+    def tell(revision: dict, *conditions: tuple[str, str], dry: bool = False) -> subprocess.CompletedProcess:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        told = [
+            {"type": kind, "status": status, "reason": "R", "message": "m", "lastTransitionTime": now}
+            for kind, status in conditions
+        ]
+        errors = [{"reason": "NameMismatch", "message": "say it again", "package": "tools/calc"}]
+        status = {"observedGeneration": 1, "revision": revision, "conditions": told, "errors": errors}
+        command = [CLUSTER, "kubectl", "--name", NAME, "--", "patch", "rmg", "library", "-n", "team-a"]
+        command += ["--subresource=status", "--type=merge", "-p", json.dumps({"status": status})]
+        command += ["--dry-run=server"] if dry else []
+        return subprocess.run(command, env=cluster.env, capture_output=True, text=True, check=False, timeout=60)
+
+    return tell
+
+
+@pytest.mark.parametrize(("deployed", "code"), [("True", 0), ("False", 1)], ids=["live", "refused"])
+def test_a_pipeline_waits_with_the_real_kubectl(cluster, group, tmp_path, deployed, code):
+    (text,) = [text for name, text in documents.blocks("sh").items() if name.endswith(":ramen-wait.sh")]
+    (tmp_path / "ramen-wait.sh").write_text(text)
+    shim = tmp_path / "kubectl"
+    shim.write_text(f'#!/bin/sh\nexec "{CLUSTER}" kubectl --name {NAME} -- "$@"\n')
+    shim.chmod(0o755)
+    old, new = f"main@sha1:{'0' * 40}", f"main@sha1:{'1' * 40}"
+    assert group({"serving": old, "attempted": old}, ("Ready", "True"), ("Deployed", "True")).returncode == 0
+    command = ["sh", str(tmp_path / "ramen-wait.sh"), "team-a", "library", new, "60"]
+    env = {**cluster.env, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+
+        def asked() -> bool:
+            notes = cluster.get("rmg", "library", "-n", "team-a")["metadata"].get("annotations", {})
+            return notes.get("ramen.dev/requested-at", "").startswith(new)
+
+        cluster.until(asked)
+        assert group({"serving": old, "attempted": new}, ("Ready", "True"), ("Deployed", "Unknown")).returncode == 0
+        serving = new if deployed == "True" else old
+        assert group({"serving": serving, "attempted": new}, ("Ready", "True"), ("Deployed", deployed)).returncode == 0
+        output, errors = waiting.communicate(timeout=60)
+    assert waiting.returncode == code, output + errors
+    assert ("NameMismatch: tools/calc" in errors) is bool(code)
+
+
+def test_the_expressions_for_flux_judge_our_status(cluster, group):
+    """The API server is asked to evaluate them, as rules of an admission policy."""
+    (text,) = [text for text in documents.blocks("yaml").values() if "healthCheckExprs" in text]
+    (check,) = yaml.safe_load(text)["healthCheckExprs"]
+    cases = {
+        "current": [(("Ready", "True"), ("Deployed", "True")), (("Ready", "True"),)],
+        "failed": [
+            (("Ready", "False"), ("Stalled", "True"), ("Deployed", "Unknown")),
+            (("Ready", "True"), ("Deployed", "False")),
+        ],
+        "neither": [(("Ready", "False"), ("Reconciling", "True"), ("Deployed", "Unknown"))],
+    }
+    for wanted in ("current", "failed"):
+        expression = re.sub(r"(?<![\w.])status\.", "object.status.", check[wanted])
+        rules = {
+            "apiGroups": ["ramen.dev"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["mcpgroups/status"],
+        }
+        policy = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": "flux"},
+            "spec": {
+                "matchConstraints": {"resourceRules": [rules]},
+                "validations": [{"expression": expression, "message": f"not {wanted}"}],
+            },
+        }
+        binding = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": "flux"},
+            "spec": {"policyName": "flux", "validationActions": ["Deny"]},
+        }
+        for document in (policy, binding):
+            cluster.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        # A policy counts a moment after it was made.
+        cluster.until(lambda wanted=wanted: f"not {wanted}" in group({}, *cases["neither"][0], dry=True).stderr)
+        for name, examples in cases.items():
+            for conditions in examples:
+                done = group({}, *conditions, dry=True)
+                assert (done.returncode == 0) is (name == wanted), (wanted, conditions, done.stderr)
+    for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+        cluster.kubectl("delete", kind, "flux")
+
+
 def test_ops08_groups_outlive_the_charts_and_a_newer_kind_takes_the_place_of_an_older(cluster):
     if not list((CRDS / "files").glob("*.yaml")):
         pytest.fail("the chart has no kind in it")
     cluster.namespace("team-a")
-    cluster.helm("install", "ramen-crds", str(CRDS), "-n", "team-a")
+    cluster.helm("upgrade", "--install", "ramen-crds", str(CRDS), "-n", "team-a")
     cluster.kubectl("wait", "crd/mcpgroups.ramen.dev", "--for=condition=Established", "--timeout=30s")
     names = cluster.get("crd", "mcpgroups.ramen.dev")["status"]["conditions"]
     assert ("NamesAccepted", "True") in [(condition["type"], condition["status"]) for condition in names]

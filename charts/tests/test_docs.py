@@ -12,22 +12,9 @@ import openapi
 import pytest
 import yaml
 from conftest import CACHE, CHART, ROOT, found, template
+from documents import FENCE, PAGES, blocks
 
-PAGES = sorted((ROOT / "docs" / "cluster").glob("*.md"))
-FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LUA = found("lua", *CACHE.glob("tools/lua/usr/bin/lua5.4"))
-
-
-def blocks(language: str) -> dict[str, str]:
-    """`page:file or number` → text."""
-    result = {}
-    for page in PAGES:
-        for number, match in enumerate(FENCE.finditer(page.read_text())):
-            words = match["info"].split()
-            if words[:1] == [language]:
-                name = next((word.removeprefix("file=") for word in words if word.startswith("file=")), str(number))
-                result[f"{page.name}:{name}"] = match["text"]
-    return result
 
 
 def manifests() -> list[tuple[str, dict]]:
@@ -52,8 +39,13 @@ def kind_schema() -> dict:
                 strict(value)
 
     strict(schema)
-    schema["properties"]["metadata"] = {"type": "object"}
+    schema["properties"] |= {"metadata": {"type": "object"}, "apiVersion": {}, "kind": {}}
     return schema
+
+
+def is_valid_group(document: dict):
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(kind_schema()).iter_errors(document))
+    assert error is None, f"{error.json_path}: {error.message}"
 
 
 def test_pages_are_there_and_every_link_leads_somewhere():
@@ -79,7 +71,7 @@ def test_lines_fit_a_terminal():
 def test_objects_in_the_pages_are_valid():
     for name, document in manifests():
         if document["apiVersion"].startswith("ramen.dev/"):
-            jsonschema.validate(document, kind_schema())
+            is_valid_group(document)
         elif openapi.specification() and (document["apiVersion"], document["kind"]) in openapi.kinds():
             assert openapi.check(document) == [], name
 
@@ -88,7 +80,7 @@ def test_the_group_that_the_notes_of_the_chart_show_is_valid():
     notes = (CHART / "templates" / "NOTES.txt").read_text()
     text = re.search(r"<<'YAML'\n(.*?)\n  YAML", notes, re.DOTALL).group(1)
     text = re.sub(r"\{\{.*?\}\}", "x", text)
-    jsonschema.validate(yaml.safe_load(text), kind_schema())
+    is_valid_group(yaml.safe_load(text))
 
 
 def test_values_in_the_pages_are_taken_by_the_chart():

@@ -1,25 +1,30 @@
 {{- /*
 What the operator may do in the namespaces that it looks after: a verb stands here because a call in the code needs it.
 
-  resource                 verbs                                   phase
-  mcpgroups                get list watch                          dereference: the groups
-  mcpgroups/status         patch                                   status
-  mcpgroups/finalizers     update                                  apply: children that name their owner, where the cluster
-                                                                   demands it (OwnerReferencesPermissionEnforcement)
-  secrets                  get                                     dereference: keys, credentials, values by name
-  secrets, configmaps      list watch                              wake: of metadata; RBAC knows no such thing as metadata
-  children                 list watch                              wake: a child was edited; sweep: what is no child any more
-  children                 create patch                            apply: server-side apply, which creates what is not there
-  children                 delete                                  sweep
-  pods                     get list watch                          status, reload: which pods serve; why a deploy ended
-  events                   create patch                            events on transitions
+  resource               verbs               phase
+  mcpgroups              list watch          start: is the kind there; dereference: the groups
+  mcpgroups/status       patch               status
+  mcpgroups/finalizers   update              apply: children name their owner with blockOwnerDeletion; asked for where the
+                                             cluster runs OwnerReferencesPermissionEnforcement
+  secrets, configmaps    get                 dereference: keys, credentials, values, what is remembered, each by its name
+  secrets                list watch          wake: metadata, of all: groups refer to people's. RBAC has no right to that alone
+  children               list watch          wake: metadata of those labelled as ours, Deployments whole
+  children               get                 apply: metadata, so that an object of somebody else is not taken over
+  children               create patch        apply: server-side apply, which creates what is not there
+  children               delete              apply: what is no child any more
+  jobs                   get create patch    deploy: found running, or made
+                         delete              deploy: one that failed or is in the way
+  pods                   list                deploy: why a job ended; reload: which pods to tell
+  events (core)          list                deploy: why a job has no pod
+  events (events.k8s.io) create patch        status: on transitions
 
-No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces.
+Children: Secrets, ConfigMaps, ServiceAccounts, Services, NetworkPolicies, PodDisruptionBudgets, Deployments, autoscalers.
+No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces, no making of pods.
 */ -}}
 {{- define "ramen.rules" -}}
 - apiGroups: [ramen.dev]
   resources: [mcpgroups]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [ramen.dev]
   resources: [mcpgroups/status]
   verbs: [patch]
@@ -34,7 +39,7 @@ No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces.
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
@@ -45,8 +50,8 @@ No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces.
   resources: [horizontalpodautoscalers]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [pods]
-  verbs: [get, list, watch]
+  resources: [pods, events]
+  verbs: [list]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
