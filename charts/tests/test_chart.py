@@ -147,6 +147,19 @@ def test_services_lead_to_ports_that_the_pod_has(case):
     assert ports[service["spec"]["ports"][0]["targetPort"]] == service["spec"]["ports"][0]["port"] == 8081
 
 
+def test_a_cluster_without_dns_gets_addresses_for_names():
+    services = {"operator": {"clusterIP": "10.96.0.80"}, "artifacts": {"clusterIP": "fd00::81"}}
+    documents = render({"services": services})
+    (service,) = of(documents, "Service", "ramen-artifacts")
+    assert service["spec"]["clusterIP"] == "fd00::81"
+    (deployment,) = of(documents, "Deployment")
+    env = {e["name"]: e.get("value") for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["RAMEN_OPERATOR_ARTIFACTS_URL"] == "http://[fd00::81]:8081"
+    (pod,) = of(documents, "Pod")
+    script = pod["spec"]["containers"][0]["args"][0]
+    assert "http://10.96.0.80:8080" in script and ".svc" not in script
+
+
 def test_addresses_that_hand_out_credentials_are_out_of_reach():
     for case in ("default", "full"):
         (policy,) = of(rendered(case), "NetworkPolicy")

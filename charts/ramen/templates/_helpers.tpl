@@ -43,6 +43,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- /* Where pods reach one of the Services: by name, or by its fixed address. */ -}}
+{{- define "ramen.host" -}}
+{{- $root := index . 0 }}{{ $service := index . 1 }}
+{{- $address := (index $root.Values.services $service).clusterIP }}
+{{- if contains ":" $address }}{{ printf "[%s]" $address }}
+{{- else if $address }}{{ $address }}
+{{- else }}{{ printf "%s-%s.%s.svc" (include "ramen.fullname" $root) $service $root.Release.Namespace }}
+{{- end }}
+{{- end }}
+
 {{- /* What the restricted Pod Security Standard asks for, and a root that cannot be written. */ -}}
 {{- define "ramen.containerSecurity" -}}
 allowPrivilegeEscalation: false
