@@ -19,10 +19,9 @@ done < <($cluster tiers)
 
 (cd e2e/cluster && GOWORK=off go vet ./... && GOWORK=off go test ./...)
 
-nextest() {
-  "$cache/tools/bin/cargo-nextest" nextest run --package ramen-e2e --profile ci "$@"
-}
-nextest --no-run
+nextest=("$cache/tools/bin/cargo-nextest" nextest run --package ramen-e2e --profile ci
+  --tool-config-file "ramen:$PWD/e2e/nextest.toml")
+"${nextest[@]}" --no-run
 
 if ! $cluster status >/dev/null 2>&1; then
   trap '$cluster down' EXIT
@@ -38,5 +37,4 @@ filter='test(/^t2::/)'
 [ "$tier" -ge 4 ] && filter="$filter + test(/^t4::/)"
 # Inside the namespaces a test reaches pods by their address, and pods reach what a test serves. No network but the
 # cluster's is there, so cargo must not look for one.
-$cluster exec -- env CARGO_NET_OFFLINE=true "$cache/tools/bin/cargo-nextest" nextest run --package ramen-e2e --profile ci \
-  --run-ignored only -E "$filter" "$@"
+$cluster exec -- env CARGO_NET_OFFLINE=true "${nextest[@]}" --run-ignored only -E "$filter" "$@"

@@ -150,10 +150,14 @@ func (a app) enter(cluster place.Cluster, args []string) error {
 	return syscall.Exec(nsenter, append(words, args...), clusterEnvironment(cluster, plan.Tier))
 }
 
+// What the tests find the cluster by.
 func clusterEnvironment(cluster place.Cluster, tier int) []string {
 	env := append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig())
 	if tier > 0 {
-		env = append(env, fmt.Sprintf("RAMEN_E2E_TIER=%d", tier), "RAMEN_CLUSTER="+cluster.Name)
+		env = append(env, fmt.Sprintf("RAMEN_E2E_TIER=%d", tier), "RAMEN_CLUSTER="+cluster.Name, "RAMEN_CLUSTER_DIR="+cluster.Dir)
+		if self, err := os.Executable(); err == nil {
+			env = append(env, "RAMEN_CLUSTER_PROGRAM="+self)
+		}
 	}
 	return env
 }

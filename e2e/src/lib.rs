@@ -3,6 +3,8 @@
 //!
 //! It must not know anything of Ramen's own objects; those belong to the tests.
 
+mod audit;
+mod drill;
 mod namespace;
 mod probe;
 mod reach;
@@ -10,6 +12,8 @@ mod services;
 mod story;
 mod wait;
 
+pub use audit::{Audit, Call};
+pub use drill::drill;
 pub use namespace::{Namespace, with_temp_ns};
 pub use probe::Probe;
 pub use reach::{Cluster, Tier};

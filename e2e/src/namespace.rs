@@ -94,6 +94,7 @@ where
         Err(error) => Err(error),
     };
     if let Err(error) = verdict {
+        eprintln!("{error:?}");
         // A test fails by a panic; this is the one place.
         std::panic::resume_unwind(Box::new(format!("{error:?}")));
     }
@@ -136,10 +137,7 @@ where
         .await;
     match outcome {
         Ok(Ok(())) => deleted.map(drop).context("deleting the test's namespace"),
-        Ok(Err(error)) => {
-            eprintln!("{error:?}");
-            Err(error)
-        }
+        Ok(Err(error)) => Err(error),
         Err(panic) => std::panic::resume_unwind(panic),
     }
 }

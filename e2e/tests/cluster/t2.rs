@@ -1,12 +1,15 @@
 //! The API alone.
 
+mod drills;
+
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams},
     runtime::{conditions, wait::await_condition},
 };
-use ramen_e2e::{Tier, with_temp_ns};
+use ramen_e2e::{Audit, Tier, with_temp_ns};
 use serde_json::json;
 
 #[tokio::test]
@@ -55,6 +58,37 @@ async fn a_kind_can_be_defined_and_its_rules_are_enforced() {
         assert!(message.contains("more eggs than noodles"), "{message}");
 
         definitions.delete(&name, &DeleteParams::default()).await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn the_audit_log_names_every_call_and_who_made_it() {
+    with_temp_ns(Tier::T2, async |namespace| {
+        let audit = Audit::start()?;
+        namespace.apply::<ConfigMap>("seen", json!({})).await?;
+        namespace.api::<ServiceAccount>().get("default").await?;
+        let ours = audit.calls()?.into_iter();
+        let ours = ours
+            .filter(|call| call.user == "admin" && call.namespace == namespace.name)
+            // The one that has waited for the ServiceAccount may end after the start.
+            .filter(|call| call.verb != "watch")
+            .map(|call| {
+                format!(
+                    "{} {} {} {}",
+                    call.verb, call.resource, call.name, call.code
+                )
+            })
+            .collect::<Vec<_>>();
+        assert_eq!(
+            ours,
+            [
+                "patch configmaps seen 201",
+                "get serviceaccounts default 200"
+            ]
+        );
         Ok(())
     })
     .await;

@@ -105,6 +105,9 @@ func ensureBase(cache place.Cache, say func(string, ...any)) (base, error) {
 		return made, err
 	}
 	if err := os.Rename(part, folder); err != nil {
+		if text, gone := os.ReadFile(filepath.Join(folder, "base.json")); gone == nil { // another run was quicker
+			return made, json.Unmarshal(text, &made)
+		}
 		return made, err
 	}
 	say("base image: made in %s, %d MB", time.Since(start).Round(time.Second), made.Layer.Size>>20)
