@@ -226,7 +226,7 @@ fn fault<H>(node: &Node<H>, limits: &TreeLimits) -> Option<(Reason, String)> {
         NodeKind::File { size } => {
             let limit = limits.file_bytes;
             (
-                Reason::PathRefused,
+                Reason::FileTooLarge,
                 format!("the file has {size} bytes, {limit} are allowed"),
             )
         }

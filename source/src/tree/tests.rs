@@ -47,7 +47,7 @@ fn a_fault_in_a_package_leaves_that_package_out_and_names_the_path() {
         (NodeKind::Other, b"", Reason::PathRefused),
         (NodeKind::TooDeep, b"", Reason::PathRefused),
         (NodeKind::File { size: 100 }, POINTER, Reason::LfsPointer),
-        (NodeKind::File { size: 1001 }, b"", Reason::PathRefused),
+        (NodeKind::File { size: 1001 }, b"", Reason::FileTooLarge),
     ] {
         let tree = judge(&[
             file("tools/bad/bad.py"),
