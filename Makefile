@@ -51,7 +51,7 @@ check: setup static build ## the quick inner loop: static checks and the fast te
 
 .PHONY: test
 test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke
-	@$(NEXTEST) --workspace --exclude ramen-host --profile ci
+	@RAMEN_TEST_PYTHONS=all $(NEXTEST) --workspace --exclude ramen-host --profile ci
 	@cargo test --quiet --doc
 	@$(XTASK) fuzz --smoke
 	@$(VENV)/python -m pytest e2e
@@ -112,7 +112,11 @@ clean: ## remove what builds made here (the caches below ~/.cache/ramen stay)
 .PHONY: charts
 charts: setup ## the Helm charts: lint, schema, security, rights, alert rules, the examples of docs/cluster
 	@charts/tests/tools.sh
-	@$(VENV)/python -m pytest -c e2e/pytest.ini --rootdir charts/tests charts/tests
+	@$(VENV)/python -m pytest -c e2e/pytest.ini --rootdir charts/tests charts/tests --ignore charts/tests/test_cluster.py
+
+.PHONY: charts-cluster
+charts-cluster: setup ## the charts and the examples of docs/cluster against a real API server (under a minute)
+	@$(VENV)/python -m pytest -c e2e/pytest.ini --rootdir charts/tests charts/tests/test_cluster.py
 
 # ---- the cluster -----------------------------------------------------------------------------------------------------
 .PHONY: cluster-up
