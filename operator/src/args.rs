@@ -20,6 +20,9 @@ pub struct Args {
     /// Address and port of the webhook receiver, or `off`
     #[arg(long, env = names::HOOKS_LISTEN, default_value = "0.0.0.0:8082", value_name = "HOST:PORT|off")]
     pub hooks_listen: Listen,
+    /// Folder of the webhook receivers; without it none are received
+    #[arg(long, env = names::HOOKS_DIR, value_name = "DIR")]
+    pub hooks_dir: Option<PathBuf>,
     /// Where pods reach the artifact endpoint
     #[arg(long, env = names::ARTIFACTS_URL, default_value = "http://ramen-artifacts:8081", value_name = "URL")]
     pub artifacts_url: String,

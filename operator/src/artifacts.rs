@@ -18,15 +18,16 @@ mod report;
 mod tests;
 mod token;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ramen_group::{LayerRef, Report};
+use ramen_group::{DesiredState, LayerRef, Report};
 use ramen_redact::Secret;
-use ramen_source::Store;
 use ramen_source::store::StoreError;
+use ramen_source::{Kind, Store};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -79,6 +80,20 @@ pub(crate) struct Artifacts {
     store: Store,
     key: ReadKey,
     registry: Arc<Registry>,
+    lost: Arc<Lost>,
+}
+
+/// Groups whose pods asked for a layer that is not there.
+#[derive(Default)]
+struct Lost {
+    groups: Mutex<HashSet<GroupKey>>,
+    wake: OnceLock<Box<dyn Fn(&GroupKey) + Send + Sync>>,
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lost").field(&self.groups).finish()
+    }
 }
 
 impl Artifacts {
@@ -89,6 +104,7 @@ impl Artifacts {
             store,
             key,
             registry: Arc::default(),
+            lost: Arc::default(),
         })
     }
 
@@ -130,6 +146,44 @@ impl Artifacts {
     pub(crate) async fn forget(&self, deploy: &DeployId) -> Result<(), StoreError> {
         self.registry.dismiss(deploy);
         self.store.remove_memo(&deploy.report_key()).await
+    }
+
+    /// What is called when a pod asks for a layer that is not in the store. The first one counts.
+    pub(crate) fn on_lost(&self, wake: impl Fn(&GroupKey) + Send + Sync + 'static) {
+        let _ = self.lost.wake.set(Box::new(wake));
+    }
+
+    /// Whether a pod of the group asked for a layer that is not there, since the last time. A pod may
+    /// ask for anything: see with [`Self::holds`] whether something is missing.
+    pub(crate) fn take_lost(&self, group: &GroupKey) -> bool {
+        self.lost().remove(group)
+    }
+
+    /// Whether all layers of a revision are in the store.
+    pub(crate) async fn holds(&self, desired: &DesiredState) -> Result<bool, StoreError> {
+        let code = std::iter::once((Kind::Code, &desired.code));
+        for (kind, layer) in code.chain(desired.deps.iter().map(|layer| (Kind::Deps, layer))) {
+            if self.store.find(kind, &layer.key).await?.as_ref() != Some(layer) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn miss(&self, group: &GroupKey) {
+        if self.lost().insert(group.clone()) {
+            tracing::warn!(%group, "a pod asks for a layer that is not in the store");
+            if let Some(wake) = self.lost.wake.get() {
+                wake(group);
+            }
+        }
+    }
+
+    fn lost(&self) -> MutexGuard<'_, HashSet<GroupKey>> {
+        self.lost
+            .groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers until told to stop.

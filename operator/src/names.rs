@@ -7,6 +7,10 @@ pub const LISTEN: &str = "RAMEN_OPERATOR_LISTEN";
 pub const ARTIFACTS_LISTEN: &str = "RAMEN_OPERATOR_ARTIFACTS_LISTEN";
 /// Address and port of the webhook receiver, or `off` (`0.0.0.0:8082`).
 pub const HOOKS_LISTEN: &str = "RAMEN_OPERATOR_HOOKS_LISTEN";
+/// Folder of the webhook receivers: each file `<receiver>.<sender>` holds the secrets of one, one a line
+/// (several are valid at once). Senders: `github`, `gitlab`, `gitea`, `forgejo`, `bitbucket`, `azure`,
+/// `generic`. Unset: no hooks are received.
+pub const HOOKS_DIR: &str = "RAMEN_OPERATOR_HOOKS_DIR";
 /// Where pods reach the artifact endpoint, such as `http://ramen-artifacts.ramen:8081`.
 pub const ARTIFACTS_URL: &str = "RAMEN_OPERATOR_ARTIFACTS_URL";
 /// Folder of the artifact store (`/var/lib/ramen/store`).
@@ -59,7 +63,7 @@ pub const LABEL_ZONE: &str = "ramen.dev/zone";
 pub const REQUESTED_AT: &str = "ramen.dev/requested-at";
 /// On pods: changes when a Secret changes whose values are variables of the pods.
 pub const SECRETS_HASH: &str = "ramen.dev/secrets-hash";
-/// On children: the hash of what was applied last.
+/// Component of worker pods.
 pub const COMPONENT_WORKER: &str = "worker";
 /// Component of deploy jobs.
 pub const COMPONENT_DEPLOY: &str = "deploy";
@@ -126,8 +130,8 @@ pub mod child {
         format!("{group}-deploy-{id}")
     }
 
-    /// The NetworkPolicy of deploy jobs.
+    /// The NetworkPolicy of deploy jobs: longer than a zone's name can be.
     pub fn deploy_policy(group: &str) -> String {
-        format!("{group}-deploy")
+        format!("{group}-deploy-jobs-egress")
     }
 }

@@ -21,6 +21,8 @@ use crate::group::GroupKey;
 use crate::names;
 
 pub(crate) use push::{Plan, push};
+#[cfg(test)]
+pub(crate) use push::Target;
 
 /// A revision that is to be served.
 #[derive(Debug, Clone)]

@@ -23,6 +23,7 @@ use crate::args::Args;
 use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
 use crate::group::{Context, GroupKey, Guarded, Operator, Wake, Work, on_error, reconcile};
+use crate::hooks;
 use crate::http::Pages;
 use crate::lease::Holder;
 use crate::metrics::Metrics;
@@ -56,15 +57,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (caches, writers) = Caches::new();
     let (wake, runs) = Wake::new();
     let ctx = Arc::new(parts(&args, &client, caches, wake, metrics.clone())?);
-    let listener = TcpListener::bind(args.artifacts_listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", args.artifacts_listen))?;
-    let artifacts = ctx.work.artifacts.clone();
-    let ending = stop.clone();
-    servers.spawn(async move {
-        artifacts.serve(listener, ending).await;
-        Ok(())
-    });
     let established = wait_for_kind(&client, &args.namespaces);
     let Some(()) = stop.run_until_cancelled(established).await else {
         return Ok(());
@@ -142,8 +134,7 @@ async fn lead(
 ) -> anyhow::Result<()> {
     if args.lease == "off" {
         ctx.metrics.leads(true);
-        control(args, ctx, runs, stop).await;
-        return Ok(());
+        return control(args, ctx, runs, stop).await;
     }
     let holder = Holder::new(client.clone(), &own_namespace(args)?, &args.lease, &identity(args));
     if !holder.acquire(stop).await {
@@ -155,13 +146,15 @@ async fn lead(
     let written = CancellationToken::new();
     let keep = holder.keep(&written);
     let work = async {
-        control(args, ctx, runs, stop).await;
+        if let Err(error) = control(args, ctx, runs, stop).await {
+            return error;
+        }
         written.cancel();
-        std::future::pending::<()>().await;
+        std::future::pending().await
     };
     let ended = tokio::select! {
         kept = keep => kept.map_err(anyhow::Error::from),
-        () = work => Ok(()),
+        error = work => Err(error),
     };
     ctx.metrics.leads(false);
     ended
@@ -173,7 +166,8 @@ async fn control(
     ctx: &Arc<Context>,
     runs: mpsc::UnboundedReceiver<ObjectRef<Guarded>>,
     stop: &CancellationToken,
-) {
+) -> anyhow::Result<()> {
+    let _ports = open_ports(args, ctx, stop).await?;
     let queue = stream::unfold(runs, async |mut runs| {
         let next = runs.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(next), runs))
@@ -188,6 +182,51 @@ async fn control(
         // Runs that are under way come to their end.
         () = ended => {}
         () = sweep => {}
+    }
+    Ok(())
+}
+
+/// The ports that only the replica answers which writes: it alone knows the deploys under way, and can
+/// make a group look.
+async fn open_ports(
+    args: &Args,
+    ctx: &Arc<Context>,
+    stop: &CancellationToken,
+) -> anyhow::Result<JoinSet<()>> {
+    let listen = async |address| {
+        let listener = TcpListener::bind(address).await;
+        listener.with_context(|| format!("cannot listen on {address}"))
+    };
+    let mut ports = JoinSet::new();
+    let artifacts = ctx.work.artifacts.clone();
+    let wake = ctx.wake.clone();
+    artifacts.on_lost(move |group| wake.wake(group));
+    ports.spawn(artifacts.serve(listen(args.artifacts_listen).await?, stop.clone()));
+    if let (Some(address), Some(dir)) = (args.hooks_listen.0, &args.hooks_dir) {
+        let listener = listen(address).await?;
+        let groups = Arc::new(KnownGroups(Arc::clone(ctx)));
+        ports.spawn(hooks::serve(listener, dir.clone(), groups, stop.clone()));
+    }
+    Ok(ports)
+}
+
+/// What hooks are matched with.
+struct KnownGroups(Arc<Context>);
+
+impl hooks::Groups for KnownGroups {
+    fn all(&self) -> Vec<(GroupKey, String)> {
+        let groups = self.0.caches.groups.state();
+        let known = groups.iter().filter_map(|guarded| guarded.0.as_ref().ok());
+        known
+            .map(|group| {
+                let namespace = group.namespace().unwrap_or_default();
+                (GroupKey::new(namespace, group.name_any()), group.spec.source.url.clone())
+            })
+            .collect()
+    }
+
+    fn look(&self, group: &GroupKey) {
+        self.0.wake.look(group);
     }
 }
 

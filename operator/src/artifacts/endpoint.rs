@@ -201,7 +201,8 @@ impl Endpoint {
 
     async fn layer(&self, kind: Kind, digest: Digest, token: Option<&[u8]>) -> Answer {
         let token = token.unwrap_or_default();
-        if self.artifacts.key.group_of(token).is_none() {
+        let reader = self.artifacts.key.group_of(token);
+        if reader.is_none() {
             match self.artifacts.registry.any(token) {
                 None => return refused(),
                 Some(grant) if !grant.reads(kind, digest) => return missing(),
@@ -219,7 +220,12 @@ impl Endpoint {
         };
         let file = match store.open_layer(&reference).await {
             Ok(file) => tokio::fs::File::from_std(file),
-            Err(StoreError::Missing { .. }) => return missing(),
+            Err(StoreError::Missing { .. }) => {
+                if let Some(group) = reader {
+                    self.artifacts.miss(&group);
+                }
+                return missing();
+            }
             Err(error) => return failed(&error),
         };
         let size = match file.metadata().await {
