@@ -85,6 +85,8 @@ def test_a_long_release_name_is_cut_and_still_makes_valid_names():
         ({"networkPolicy": {"egress": {"cidrs": ["everything"]}}}, "cidrs"),
         ({"resources": {"limits": None}}, "limits"),
         ({"persistence": {"size": "big"}}, "size"),
+        ({"webhooks": {"enabled": True}}, "webhooks.secretName"),
+        ({"webhooks": {"enabled": True, "secretName": "s", "ingress": {"enabled": True}}}, "webhooks.ingress.host"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_and_named(values, says):
@@ -120,6 +122,8 @@ def test_the_operator_knows_every_variable_that_the_chart_sets(case):
     known = constants("operator/src/names.rs")
     if VALUES[case].get("scope") == "Cluster":
         known -= {"RAMEN_OPERATOR_NAMESPACES"}
+    if not VALUES[case].get("webhooks"):
+        known -= {"RAMEN_OPERATOR_HOOKS_DIR"}
     assert {name for name in names if name.startswith("RAMEN_")} == known
 
 
@@ -158,6 +162,26 @@ def test_a_cluster_without_dns_gets_addresses_for_names():
     (pod,) = of(documents, "Pod")
     script = pod["spec"]["containers"][0]["args"][0]
     assert "http://10.96.0.80:8080" in script and ".svc" not in script
+
+
+def test_hooks_have_a_port_only_where_they_are_wanted():
+    documents = rendered("default")
+    (deployment,) = of(documents, "Deployment")
+    env = {e["name"]: e.get("value") for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["RAMEN_OPERATOR_HOOKS_LISTEN"] == "off"
+    assert of(documents, "Ingress") == [] and of(documents, "Service", "ramen-hooks") == []
+    assert "8082" not in json.dumps(documents)
+    documents = rendered("full")
+    (service,) = of(documents, "Service", "ramen-hooks")
+    (ingress,) = of(documents, "Ingress")
+    (path,) = ingress["spec"]["rules"][0]["http"]["paths"]
+    assert path["path"] == "/v1/hooks" and path["backend"]["service"]["name"] == service["metadata"]["name"]
+    assert path["backend"]["service"]["port"]["name"] in [port["name"] for port in service["spec"]["ports"]]
+    (deployment,) = of(documents, "Deployment")
+    (volume,) = [v for v in deployment["spec"]["template"]["spec"]["volumes"] if v["name"] == "hooks"]
+    assert volume["secret"] == {"secretName": "ramen-hooks", "defaultMode": 0o440, "optional": True}
+    (policy,) = of(documents, "NetworkPolicy")
+    assert "hooks" in [rule["ports"][0]["port"] for rule in policy["spec"]["ingress"]]
 
 
 def test_addresses_that_hand_out_credentials_are_out_of_reach():

@@ -76,6 +76,14 @@ seccompProfile:
 {{- if and (eq .Values.scope "Cluster") .Values.watchNamespaces }}
 {{- fail "watchNamespaces is for scope Namespaced: with scope Cluster every namespace is looked after" }}
 {{- end }}
+{{- with .Values.webhooks }}
+{{- if and .enabled (not .secretName) }}
+{{- fail "webhooks.enabled needs webhooks.secretName: without a receiver every hook is refused" }}
+{{- end }}
+{{- if and .enabled .ingress.enabled (not .ingress.host) }}
+{{- fail "webhooks.ingress.enabled needs webhooks.ingress.host" }}
+{{- end }}
+{{- end }}
 {{- if gt (int .Values.replicas) 1 }}
 {{- if and .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
 {{- fail "replicas above 1 need a store that every node can mount: persistence.accessModes [ReadWriteMany], or persistence.existingClaim" }}
