@@ -97,7 +97,13 @@ mod tests {
 
     #[test]
     fn flags_have_defaults_and_take_words() {
-        let args = Args::parse_from(["ramen-operator", "--hooks-listen", "off", "--namespaces", "a,b"]);
+        let args = Args::parse_from([
+            "ramen-operator",
+            "--hooks-listen",
+            "off",
+            "--namespaces",
+            "a,b",
+        ]);
         assert_eq!(args.hooks_listen, Listen(None));
         assert_eq!(args.namespaces, ["a", "b"]);
         assert!(!args.allow_http);

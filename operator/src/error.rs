@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// A run ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The API server refused, or could not be reached.
     #[error("cannot {verb} {object}: {}", api(.source))]
     Api {
@@ -36,10 +36,12 @@ pub enum Error {
 
 impl Error {
     /// The reason in conditions and events.
-    pub fn category(&self) -> &'static str {
+    pub(crate) fn category(&self) -> &'static str {
         match self {
             Self::Api { source, .. } => match source.as_ref() {
-                kube::Error::Api(status) if status.code == 403 && status.message.contains("quota") => {
+                kube::Error::Api(status)
+                    if status.code == 403 && status.message.contains("quota") =>
+                {
                     "QuotaExceeded"
                 }
                 kube::Error::Api(status) if status.code == 403 => "Forbidden",
@@ -54,7 +56,7 @@ impl Error {
     }
 
     /// The namespace is going away: no error, nothing more is to be done.
-    pub fn is_terminating(&self) -> bool {
+    pub(crate) fn is_terminating(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status)
             if status.code == 403 && status.message.contains("because it is being terminated")))
     }

@@ -25,6 +25,8 @@ use tracing::Instrument as _;
 
 pub(crate) use self::context::{Context, Operator, State};
 pub(crate) use self::tasks::Work;
+#[cfg(test)]
+pub(crate) use self::validate::tests::operator as test_operator;
 pub(crate) use self::wake::Wake;
 use crate::backoff::jitter;
 use crate::error::Error;

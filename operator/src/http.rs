@@ -45,7 +45,11 @@ impl Pages {
     }
 
     /// Answers until told to stop.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> std::io::Result<()> {
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> std::io::Result<()> {
         axum::serve(listener, self.routes())
             .with_graceful_shutdown(stop.cancelled_owned())
             .await

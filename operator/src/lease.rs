@@ -42,7 +42,10 @@ pub struct Seen {
 impl Seen {
     /// Nothing seen before.
     pub fn new(now: Instant) -> Self {
-        Self { version: None, changed: now }
+        Self {
+            version: None,
+            changed: now,
+        }
     }
 
     /// Notes what is seen now.
@@ -138,7 +141,8 @@ impl Holder {
                 return Ok(());
             }
             let left = GIVE_UP.saturating_sub(renewed.elapsed());
-            match tokio::time::timeout(left.max(Duration::from_secs(1)), self.turn(&mut seen)).await {
+            match tokio::time::timeout(left.max(Duration::from_secs(1)), self.turn(&mut seen)).await
+            {
                 Ok(Ok(None)) => renewed = Instant::now(),
                 Ok(Ok(Some(_))) => return Err(self.lost("another replica holds it")),
                 Ok(Err(error)) => {
@@ -184,9 +188,12 @@ impl Holder {
 
     fn wanted(&self, lease: Option<&Lease>, decision: Decision) -> Lease {
         let now = MicroTime(Timestamp::now());
-        let before = lease.and_then(|lease| lease.spec.clone()).unwrap_or_default();
+        let before = lease
+            .and_then(|lease| lease.spec.clone())
+            .unwrap_or_default();
         let taken = decision == Decision::Acquire;
-        let transitions = before.lease_transitions.unwrap_or_default() + i32::from(taken && lease.is_some());
+        let transitions =
+            before.lease_transitions.unwrap_or_default() + i32::from(taken && lease.is_some());
         Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
@@ -196,7 +203,11 @@ impl Holder {
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.me.clone()),
                 lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
-                acquire_time: if taken { Some(now.clone()) } else { before.acquire_time },
+                acquire_time: if taken {
+                    Some(now.clone())
+                } else {
+                    before.acquire_time
+                },
                 renew_time: Some(now),
                 lease_transitions: Some(transitions),
                 ..LeaseSpec::default()
@@ -261,7 +272,11 @@ mod tests {
         ] {
             let lease = lease(holder, "1");
             seen.note(Some(&lease), start);
-            assert_eq!(decide(Some(&lease), "a", &seen, start), decision, "{holder:?}");
+            assert_eq!(
+                decide(Some(&lease), "a", &seen, start),
+                decision,
+                "{holder:?}"
+            );
         }
     }
 

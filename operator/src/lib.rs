@@ -18,6 +18,8 @@ mod metrics;
 pub mod names;
 mod reload;
 mod run;
+#[cfg(test)]
+mod testing;
 pub mod telemetry;
 pub mod watches;
 

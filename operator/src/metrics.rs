@@ -126,7 +126,9 @@ impl Metrics {
 
     /// A look at a repository, or a fetch, ended.
     pub(crate) fn fetched(&self, ok: bool) {
-        self.fetches.get_or_create(&ByResult { result: word(ok) }).inc();
+        self.fetches
+            .get_or_create(&ByResult { result: word(ok) })
+            .inc();
     }
 
     /// A deploy ended.
@@ -136,7 +138,9 @@ impl Metrics {
 
     /// A reload ended.
     pub(crate) fn reloaded(&self, ok: bool) {
-        self.reloads.get_or_create(&ByResult { result: word(ok) }).inc();
+        self.reloads
+            .get_or_create(&ByResult { result: word(ok) })
+            .inc();
     }
 
     /// Whether this replica writes.

@@ -93,7 +93,8 @@ fn parts(
         .with_context(|| format!("cannot open the store in {}", args.store.display()))?;
     let git = Git::new(&args.scratch.join("git"), args.fetches)
         .with_context(|| format!("cannot use {}", args.scratch.display()))?;
-    let artifacts = Artifacts::open(store).context("cannot keep the key for read tokens in the store")?;
+    let artifacts =
+        Artifacts::open(store).context("cannot keep the key for read tokens in the store")?;
     let work = Work {
         git,
         scratch: args.scratch.clone(),
@@ -136,7 +137,12 @@ async fn lead(
         ctx.metrics.leads(true);
         return control(args, ctx, runs, stop).await;
     }
-    let holder = Holder::new(client.clone(), &own_namespace(args)?, &args.lease, &identity(args));
+    let holder = Holder::new(
+        client.clone(),
+        &own_namespace(args)?,
+        &args.lease,
+        &identity(args),
+    );
     if !holder.acquire(stop).await {
         return Ok(());
     }
@@ -220,7 +226,10 @@ impl hooks::Groups for KnownGroups {
         known
             .map(|group| {
                 let namespace = group.namespace().unwrap_or_default();
-                (GroupKey::new(namespace, group.name_any()), group.spec.source.url.clone())
+                (
+                    GroupKey::new(namespace, group.name_any()),
+                    group.spec.source.url.clone(),
+                )
             })
             .collect()
     }
@@ -236,7 +245,9 @@ fn controller_stream<Q>(
     config: controller::Config,
 ) -> impl futures::Stream<Item = ()>
 where
-    Q: futures::Stream<Item = Result<ObjectRef<Guarded>, std::convert::Infallible>> + Send + 'static,
+    Q: futures::Stream<Item = Result<ObjectRef<Guarded>, std::convert::Infallible>>
+        + Send
+        + 'static,
 {
     let reconciler = |guarded, ctx| Box::pin(reconcile(guarded, ctx));
     let store = ctx.caches.groups.clone();
@@ -259,9 +270,12 @@ async fn sweep(ctx: &Arc<Context>) {
     loop {
         timer.tick().await;
         let groups = ctx.caches.groups.state();
-        let keys = groups.iter().filter(|guarded| guarded.0.is_ok()).map(|guarded| {
-            GroupKey::new(guarded.namespace().unwrap_or_default(), guarded.name_any())
-        });
+        let keys = groups
+            .iter()
+            .filter(|guarded| guarded.0.is_ok())
+            .map(|guarded| {
+                GroupKey::new(guarded.namespace().unwrap_or_default(), guarded.name_any())
+            });
         // A group that did not run yet may need anything.
         let Some(keep) = ctx.layers(keys) else {
             continue;
@@ -280,7 +294,10 @@ async fn wait_for_kind(client: &Client, namespaces: &[String]) {
     };
     let mut pause = crate::backoff::Backoff::default();
     loop {
-        match api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
+        match api
+            .list_metadata(&kube::api::ListParams::default().limit(1))
+            .await
+        {
             Ok(_) => return,
             Err(error) => tracing::warn!(
                 %error,
@@ -298,7 +315,11 @@ fn identity(args: &Args) -> String {
             .unwrap_or_default()
     };
     let name = args.identity.clone().unwrap_or_else(host);
-    if name.is_empty() { names::OPERATOR.to_owned() } else { name }
+    if name.is_empty() {
+        names::OPERATOR.to_owned()
+    } else {
+        name
+    }
 }
 
 fn own_namespace(args: &Args) -> anyhow::Result<String> {

@@ -64,13 +64,19 @@ pub trait Cached: Sized {
 }
 
 fn is_of(meta: &ObjectMeta, key: &GroupKey) -> bool {
-    meta.namespace.as_deref() == Some(&key.namespace) && group_of(meta).is_some_and(|name| name == key.name)
+    meta.namespace.as_deref() == Some(&key.namespace)
+        && group_of(meta).is_some_and(|name| name == key.name)
 }
 
+/// The group that owns an object. Labels may be edited; the owner says whose it is.
 fn group_of(meta: &ObjectMeta) -> Option<&str> {
-    let labels = meta.labels.as_ref()?;
-    let ours = labels.get(names::LABEL_MANAGED_BY).is_some_and(|by| by == names::OPERATOR);
-    labels.get(names::LABEL_GROUP).filter(|_| ours).map(String::as_str)
+    let owners = meta.owner_references.iter().flatten();
+    let mut ours = owners.filter(|owner| {
+        owner.controller == Some(true)
+            && owner.kind == ramen_crds::KIND
+            && owner.api_version.starts_with(ramen_crds::API_GROUP)
+    });
+    ours.next().map(|owner| owner.name.as_str())
 }
 
 macro_rules! cached {
@@ -114,6 +120,19 @@ pub struct Writers {
     network_policies: reflector::store::Writer<PartialObjectMeta<NetworkPolicy>>,
     pdbs: reflector::store::Writer<PartialObjectMeta<PodDisruptionBudget>>,
     hpas: reflector::store::Writer<PartialObjectMeta<HorizontalPodAutoscaler>>,
+}
+
+#[cfg(test)]
+impl Writers {
+    pub(crate) fn accounts(
+        &mut self,
+    ) -> &mut reflector::store::Writer<PartialObjectMeta<ServiceAccount>> {
+        &mut self.service_accounts
+    }
+
+    pub(crate) fn maps(&mut self) -> &mut reflector::store::Writer<PartialObjectMeta<ConfigMap>> {
+        &mut self.config_maps
+    }
 }
 
 impl Caches {
@@ -201,7 +220,11 @@ pub(crate) fn start(
     tasks: &mut JoinSet<()>,
 ) {
     let (caches, wake) = (&ctx.caches, &ctx.wake);
-    let ours = watcher::Config::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::OPERATOR));
+    let ours = watcher::Config::default().labels(&format!(
+        "{}={}",
+        names::LABEL_MANAGED_BY,
+        names::OPERATOR
+    ));
     let mut children = Children {
         client,
         namespaces,
@@ -217,7 +240,8 @@ pub(crate) fn start(
     children.meta(writers.network_policies, ours.clone());
     children.meta(writers.pdbs, ours.clone());
     children.meta(writers.hpas, ours);
-    let groups = each::<DeserializeGuard<McpGroup>>(client, namespaces, &watcher::Config::default());
+    let groups =
+        each::<DeserializeGuard<McpGroup>>(client, namespaces, &watcher::Config::default());
     let groups = groups.default_backoff().modify(|guarded| {
         if let Ok(group) = &mut guarded.0 {
             group.metadata.managed_fields = None;
@@ -259,7 +283,13 @@ fn each<K>(
     config: &watcher::Config,
 ) -> stream::BoxStream<'static, watcher::Result<Event<K>>>
 where
-    K: Resource<Scope = NamespaceResourceScope> + Stub + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource<Scope = NamespaceResourceScope>
+        + Stub
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
     K::DynamicType: Default,
 {
     if let [namespace] = namespaces {
@@ -323,7 +353,10 @@ struct Part {
 /// Joins streams of several namespaces into one that a cache understands: one `Init`, one `InitDone`
 /// when all first lists are done. A list that is made again later comes as single changes.
 fn joined<K>(
-    streams: Vec<(String, stream::BoxStream<'static, watcher::Result<Event<K>>>)>,
+    streams: Vec<(
+        String,
+        stream::BoxStream<'static, watcher::Result<Event<K>>>,
+    )>,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Resource + Stub + Send + 'static,
@@ -334,9 +367,8 @@ where
         parts.push((namespace, Part::default()));
         tagged.push(stream.map(move |event| (n, event)).boxed());
     }
-    let events = stream::select_all(tagged).flat_map(move |(n, event)| {
-        stream::iter(join_one(&mut parts, n, event))
-    });
+    let events = stream::select_all(tagged)
+        .flat_map(move |(n, event)| stream::iter(join_one(&mut parts, n, event)));
     stream::once(future::ready(Ok(Event::Init))).chain(events)
 }
 
@@ -409,14 +441,22 @@ impl Children<'_> {
         writer: reflector::store::Writer<PartialObjectMeta<K>>,
         config: watcher::Config,
     ) where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Send + Sync + 'static,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Send
+            + Sync
+            + 'static,
     {
         let events = each::<PartialObjectMeta<K>>(self.client, self.namespaces, &config);
         let events = events.default_backoff().modify(|object| {
             object.metadata.managed_fields = None;
             object.metadata.annotations = None;
         });
-        self.follow(reflector::reflector(writer, events), K::kind(&()).into_owned());
+        self.follow(
+            reflector::reflector(writer, events),
+            K::kind(&()).into_owned(),
+        );
     }
 
     /// Watches a kind with its status; what is not looked at is dropped.
@@ -429,7 +469,10 @@ impl Children<'_> {
                 spec.template = k8s_openapi::api::core::v1::PodTemplateSpec::default();
             }
         });
-        self.follow(reflector::reflector(writer, events), "Deployment".to_owned());
+        self.follow(
+            reflector::reflector(writer, events),
+            "Deployment".to_owned(),
+        );
     }
 
     /// Wakes whoever a change is about. First lists wake nobody: every group runs at the start.

@@ -47,10 +47,7 @@ impl Live {
             uid: meta.uid.clone().unwrap_or_default(),
             version: version.parse().unwrap_or_default(),
             generation: meta.generation,
-            labels: hash_of(&(
-                meta.labels.as_ref(),
-                format!("{:?}", meta.owner_references),
-            )),
+            labels: hash_of(&(meta.labels.as_ref(), format!("{:?}", meta.owner_references))),
         }
     }
 
@@ -111,14 +108,28 @@ pub(super) async fn apply(
     writer.write_all(&deployments).await?;
     writer.write_all(&hpas).await?;
     // Workloads go first, what guards them last.
-    writer.sweep::<k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler>().await?;
-    writer.sweep::<k8s_openapi::api::apps::v1::Deployment>().await?;
-    writer.sweep::<k8s_openapi::api::policy::v1::PodDisruptionBudget>().await?;
-    writer.sweep::<k8s_openapi::api::core::v1::Service>().await?;
-    writer.sweep::<k8s_openapi::api::networking::v1::NetworkPolicy>().await?;
-    writer.sweep::<k8s_openapi::api::core::v1::ConfigMap>().await?;
+    writer
+        .sweep::<k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler>()
+        .await?;
+    writer
+        .sweep::<k8s_openapi::api::apps::v1::Deployment>()
+        .await?;
+    writer
+        .sweep::<k8s_openapi::api::policy::v1::PodDisruptionBudget>()
+        .await?;
+    writer
+        .sweep::<k8s_openapi::api::core::v1::Service>()
+        .await?;
+    writer
+        .sweep::<k8s_openapi::api::networking::v1::NetworkPolicy>()
+        .await?;
+    writer
+        .sweep::<k8s_openapi::api::core::v1::ConfigMap>()
+        .await?;
     writer.sweep::<k8s_openapi::api::core::v1::Secret>().await?;
-    writer.sweep::<k8s_openapi::api::core::v1::ServiceAccount>().await?;
+    writer
+        .sweep::<k8s_openapi::api::core::v1::ServiceAccount>()
+        .await?;
     let produced = std::mem::take(&mut writer.produced);
     applied.retain(|child, _| produced.contains(child));
     Ok(Children {
@@ -146,7 +157,12 @@ pub(super) struct Writer<'a> {
 
 /// What a child must be able to do.
 pub(super) trait Child:
-    Cached + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
+    Cached
+    + Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Serialize
+    + DeserializeOwned
+    + Clone
+    + Debug
 {
 }
 

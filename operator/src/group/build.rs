@@ -54,7 +54,14 @@ pub(super) fn build(group: &Validated, operator: &Operator, wanted: &Wanted) -> 
     let deployments = match &wanted.desired {
         Some(_) => zones
             .iter()
-            .map(|zone| deployment::build(group, operator, zone))
+            .map(|zone| {
+                deployment::build(
+                    group,
+                    operator,
+                    wanted.image.as_deref().unwrap_or(group.image(operator)),
+                    zone,
+                )
+            })
             .collect(),
         None => Vec::new(),
     };
@@ -63,10 +70,19 @@ pub(super) fn build(group: &Validated, operator: &Operator, wanted: &Wanted) -> 
         secrets: secrets::build(group),
         config_maps: config_map::build(group, wanted),
         network_policies: network_policy::build(group),
-        services: zones.iter().map(|zone| service::build(group, zone)).collect(),
-        pdbs: zones.iter().filter_map(|zone| pdb::build(group, zone)).collect(),
+        services: zones
+            .iter()
+            .map(|zone| service::build(group, zone))
+            .collect(),
+        pdbs: zones
+            .iter()
+            .filter_map(|zone| pdb::build(group, zone))
+            .collect(),
         deployments,
-        hpas: zones.iter().filter_map(|zone| hpa::build(group, zone)).collect(),
+        hpas: zones
+            .iter()
+            .filter_map(|zone| hpa::build(group, zone))
+            .collect(),
         state: PhantomData,
     }
 }
@@ -90,7 +106,10 @@ fn selector(group: &Validated, component: &str, zone: Option<&Zone>) -> Labels {
 fn labels(group: &Validated, component: &str, zone: Option<&Zone>) -> Labels {
     let mut labels = selector(group, component, zone);
     labels.insert(names::LABEL_INSTANCE.to_owned(), group.key.name.clone());
-    labels.insert(names::LABEL_MANAGED_BY.to_owned(), names::OPERATOR.to_owned());
+    labels.insert(
+        names::LABEL_MANAGED_BY.to_owned(),
+        names::OPERATOR.to_owned(),
+    );
     labels
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Context {
 /// A group in this process.
 #[derive(Default)]
 pub(crate) struct State {
-    uid: String,
+    pub(super) uid: String,
     /// Secrets as last read, by name, with their version.
     pub(super) secrets: HashMap<String, (String, Arc<SecretData>)>,
     /// What the ConfigMap remembers, read once.
@@ -139,7 +139,10 @@ impl Context {
     }
 
     /// All layers that are needed; `None` while one of these groups has not said what it needs.
-    pub(crate) fn layers(&self, groups: impl IntoIterator<Item = GroupKey>) -> Option<Vec<LayerRef>> {
+    pub(crate) fn layers(
+        &self,
+        groups: impl IntoIterator<Item = GroupKey>,
+    ) -> Option<Vec<LayerRef>> {
         let kept = locked(&self.kept);
         if !groups.into_iter().all(|key| kept.contains_key(&key)) {
             return None;

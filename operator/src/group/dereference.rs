@@ -83,7 +83,9 @@ pub(super) async fn read(
         kept: std::collections::HashMap::new(),
     };
     let mut referenced = Referenced {
-        keys: reader.optional(spec.keys.as_ref().map(|keys| &keys.secret_ref)).await?,
+        keys: reader
+            .optional(spec.keys.as_ref().map(|keys| &keys.secret_ref))
+            .await?,
         source: reader.optional(spec.source.secret_ref.as_ref()).await?,
         ca: reader.optional(spec.source.ca_secret_ref.as_ref()).await?,
         ..Referenced::default()
@@ -142,14 +144,17 @@ impl Reader<'_> {
             object: format!("Secret {}/{name}", self.key.namespace),
             source: Box::new(source),
         })?;
-        let Some(secret) = secret.filter(|secret| owner.is_none_or(|uid| owned(&secret.metadata, uid))) else {
+        let Some(secret) =
+            secret.filter(|secret| owner.is_none_or(|uid| owned(&secret.metadata, uid)))
+        else {
             return Ok(None);
         };
         let version = secret.resource_version().unwrap_or_default();
         let entries = secret.data.unwrap_or_default();
         let entries = entries.into_iter().map(|(name, value)| (name, value.0));
         let data = Arc::new(SecretData(entries.collect()));
-        self.kept.insert(name.to_owned(), (version, Arc::clone(&data)));
+        self.kept
+            .insert(name.to_owned(), (version, Arc::clone(&data)));
         Ok(Some(data))
     }
 }
@@ -217,7 +222,10 @@ mod tests {
         assert_eq!(made.expose().len(), 4 + 64);
         assert_ne!(made, kept_or_new(None, "key", "rmk_").unwrap());
         let data = SecretData(BTreeMap::from([("key".to_owned(), b"rmk_old\n".to_vec())]));
-        assert_eq!(kept_or_new(Some(&data), "key", "rmk_").unwrap().expose(), "rmk_old");
+        assert_eq!(
+            kept_or_new(Some(&data), "key", "rmk_").unwrap().expose(),
+            "rmk_old"
+        );
         assert_eq!(format!("{data:?}"), r#"{"key"}"#);
     }
 }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ramen_group::{DesiredState, Finding};
-use ramen_rollout::{Action, Event, Failure, Inputs, Memory, Revision, Served, Settings, Stage, step};
+use ramen_rollout::{
+    Action, Event, Failure, Inputs, Memory, Revision, Served, Settings, Stage, step,
+};
 use ramen_source::git::Resolved;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -41,6 +43,8 @@ struct Saved {
 pub(crate) struct Wanted {
     /// What pods serve; absent before the first deploy that worked.
     pub(crate) desired: Option<DesiredState>,
+    /// The image with which it was deployed; absent when that is not known.
+    pub(crate) image: Option<String>,
     /// The text of the ConfigMap `<group>-rollout`.
     pub(crate) remembered: String,
 }
@@ -123,7 +127,11 @@ impl Rollout {
 
     /// What a deploy of these inputs found, when it is remembered.
     pub(crate) fn known(&self, inputs: &Inputs) -> Option<&Known> {
-        self.saved.known.iter().rev().find(|known| known.inputs == *inputs)
+        self.saved
+            .known
+            .iter()
+            .rev()
+            .find(|known| known.inputs == *inputs)
     }
 
     /// The last deploy.
@@ -132,7 +140,13 @@ impl Rollout {
     }
 
     /// Takes everything that happened since the last run.
-    pub(super) fn advance(&mut self, group: &Validated, operator: &Operator, look: bool, now: Instant) {
+    pub(super) fn advance(
+        &mut self,
+        group: &Validated,
+        operator: &Operator,
+        look: bool,
+        now: Instant,
+    ) {
         let settings = settings(group, operator);
         if !self.started || settings != self.saved.memory.settings {
             self.feed(Event::Configured(settings), now);
@@ -173,7 +187,9 @@ impl Rollout {
         for action in step(&mut self.saved.memory, event) {
             match action {
                 Action::Resolve => self.want_look = true,
-                Action::RetryAfter(pause) => self.retry_at = Some(now + jitter(pause, &self.key.name)),
+                Action::RetryAfter(pause) => {
+                    self.retry_at = Some(now + jitter(pause, &self.key.name))
+                }
                 // Told from the memory, and swept by a task of its own.
                 Action::Keep(_) | Action::Prune(_) => {}
                 action => self.pending.push_back(action),
@@ -184,16 +200,22 @@ impl Rollout {
     /// What children are built from, as things stand.
     pub(super) fn wanted(&self) -> Result<Wanted, Error> {
         let memory = &self.saved.memory;
-        let first = memory.attempting.as_ref().and_then(|attempt| match &attempt.stage {
-            Stage::Reloading(candidate) => Some(&candidate.desired),
-            Stage::Fetching | Stage::Deploying(_) => None,
-        });
-        let serving = memory.serving.as_ref().map(|serving| &serving.desired);
+        let first = memory
+            .attempting
+            .as_ref()
+            .and_then(|attempt| match &attempt.stage {
+                Stage::Reloading(candidate) => Some(candidate.as_ref()),
+                Stage::Fetching | Stage::Deploying(_) => None,
+            });
+        // Nothing serves yet: pods start with the first candidate.
+        let served = memory.serving.as_ref().or(first);
         let remembered = serde_json::to_string(&self.saved)
             .map_err(|error| Error::Internal(format!("the memory cannot be written: {error}")))?;
         Ok(Wanted {
-            // Nothing serves yet: pods start with the first candidate.
-            desired: serving.or(first).cloned(),
+            desired: served.map(|served| served.desired.clone()),
+            image: served
+                .and_then(|served| image_of(&served.inputs))
+                .map(str::to_owned),
             remembered,
         })
     }
@@ -256,13 +278,24 @@ fn serving(desired: &str) -> Option<Served> {
     })
 }
 
+/// Between image and Python version in [`Inputs::runtime`].
+const PYTHON: &str = " python ";
+
+/// The image that a revision was deployed with.
+pub(super) fn image_of(inputs: &Inputs) -> Option<&str> {
+    inputs.runtime.rsplit_once(PYTHON).map(|(image, _)| image)
+}
+
 fn settings(group: &Validated, operator: &Operator) -> Settings {
     let worker = &group.spec.worker;
-    let image = worker.image.as_ref().unwrap_or(&operator.worker_image);
-    let python = worker.python.as_ref().map_or("newest", |python| python.as_str());
+    let image = group.image(operator);
+    let python = worker
+        .python
+        .as_ref()
+        .map_or("newest", |python| python.as_str());
     Settings {
         source: group.spec.source_fingerprint(),
-        runtime: format!("{image} python {python}"),
+        runtime: format!("{image}{PYTHON}{python}"),
         spec: group.spec.deploy_fingerprint(),
         suspended: group.spec.source.suspend,
         history: group.spec.history,
@@ -271,4 +304,4 @@ fn settings(group: &Validated, operator: &Operator) -> Settings {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -60,7 +60,10 @@ pub(super) async fn write(
         "status": status,
     });
     let params = PatchParams::apply(names::STATUS_MANAGER).force();
-    match api.patch_status(&key.name, &params, &Patch::Apply(&body)).await {
+    match api
+        .patch_status(&key.name, &params, &Patch::Apply(&body))
+        .await
+    {
         Ok(_) => {}
         // Removed meanwhile.
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
@@ -131,9 +134,17 @@ fn merge(
 }
 
 /// Events on transitions only.
-async fn announce(ctx: &Context, group: &McpGroup, before: &McpGroupStatus, after: &McpGroupStatus) {
+async fn announce(
+    ctx: &Context,
+    group: &McpGroup,
+    before: &McpGroupStatus,
+    after: &McpGroupStatus,
+) {
     let find = |status: &McpGroupStatus, kind: &str| {
-        let found = status.conditions.iter().find(|condition| condition.type_ == kind);
+        let found = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == kind);
         found.cloned()
     };
     for kind in [conditions::READY, conditions::DEPLOYED, conditions::STALLED] {
@@ -145,9 +156,14 @@ async fn announce(ctx: &Context, group: &McpGroup, before: &McpGroupStatus, afte
             continue;
         }
         let good = (new.status == "True") != (kind == conditions::STALLED);
-        let waits = new.status == "Unknown" || (kind == conditions::READY && !good && before.conditions.is_empty());
+        let waits = new.status == "Unknown"
+            || (kind == conditions::READY && !good && before.conditions.is_empty());
         let event = Event {
-            type_: if good || waits { EventType::Normal } else { EventType::Warning },
+            type_: if good || waits {
+                EventType::Normal
+            } else {
+                EventType::Warning
+            },
             reason: new.reason,
             note: Some(super::rollout::cut(&new.message, 1000)),
             action: kind.to_owned(),

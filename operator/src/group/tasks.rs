@@ -13,7 +13,7 @@ use ramen_source::{Kind, Store, Tree, layer};
 use sha2::{Digest as _, Sha256};
 
 use super::build::deploy_job;
-use super::rollout::{Rollout, Trouble};
+use super::rollout::{Rollout, Trouble, image_of};
 use super::validate::Validated;
 use super::{Operator, Wake};
 use crate::artifacts::Artifacts;
@@ -88,8 +88,16 @@ impl Work {
     }
 
     /// Brings the code of a revision into the store.
-    pub(super) fn fetch(&self, rollout: &mut Rollout, group: &Validated, wake: &Wake, revision: Revision) {
-        let found = rollout.found.take_if(|found| found.commit == revision.commit);
+    pub(super) fn fetch(
+        &self,
+        rollout: &mut Rollout,
+        group: &Validated,
+        wake: &Wake,
+        revision: Revision,
+    ) {
+        let found = rollout
+            .found
+            .take_if(|found| found.commit == revision.commit);
         // Known from an earlier run: the commit alone is enough.
         let found = found.unwrap_or_else(|| Resolved {
             name: None,
@@ -140,7 +148,11 @@ impl Work {
         wake: &Wake,
         (revision, inputs, code): (Revision, Inputs, Option<LayerRef>),
     ) {
-        let times = rollout.memory().retry.as_ref().map_or(0, |retry| retry.times);
+        let times = rollout
+            .memory()
+            .retry
+            .as_ref()
+            .map_or(0, |retry| retry.times);
         let request = code.map(|code| {
             let id = deploy_id(&inputs, &code, times);
             DeployRequest {
@@ -175,7 +187,21 @@ impl Work {
     }
 
     /// Pushes a revision to the pods.
-    pub(super) fn reload(&self, rollout: &mut Rollout, group: &Validated, wake: &Wake, served: Served) {
+    pub(super) fn reload(
+        &self,
+        rollout: &mut Rollout,
+        group: &Validated,
+        wake: &Wake,
+        served: Served,
+    ) {
+        let serving = rollout.memory().serving.as_ref();
+        let before = serving.and_then(|serving| image_of(&serving.inputs));
+        if before.is_some() && before != image_of(&served.inputs) {
+            // The pods have another image and may not even have the Python for it: new ones come up with
+            // both, and the old ones serve until then.
+            let done = Done::Reloaded(served.inputs, Ok(Reloaded::default()));
+            return Self::start(rollout, group, wake, async move { done });
+        }
         let known = rollout.known(&served.inputs);
         let packages = known.map(|known| known.reported().collect());
         let previous = rollout.memory().serving.as_ref();

@@ -32,6 +32,17 @@ pub(crate) struct Validated {
     pub(crate) faults: Vec<ErrorEntry>,
 }
 
+impl Validated {
+    /// The image that deploys run with.
+    pub(crate) fn image<'a>(&'a self, operator: &'a Operator) -> &'a str {
+        self.spec
+            .worker
+            .image
+            .as_ref()
+            .unwrap_or(&operator.worker_image)
+    }
+}
+
 /// Why a group cannot be acted on before somebody changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invalid {
@@ -77,7 +88,11 @@ pub(crate) fn validate(
         found.extend(data.map(|data| (name, data)));
     }
     let source = present("spec.source.secretRef", spec.source.secret.as_ref(), source)?;
-    let ca = present("spec.source.caSecretRef", spec.source.ca_secret.as_ref(), ca)?;
+    let ca = present(
+        "spec.source.caSecretRef",
+        spec.source.ca_secret.as_ref(),
+        ca,
+    )?;
     let remote = remote(&spec, source.as_deref(), ca.as_deref(), operator)?;
     let pairs = found
         .iter()
@@ -112,7 +127,9 @@ fn present(field: &str, name: Option<&SecretName>, found: Option<Found>) -> Resu
         (Some(_), Some(Some(data))) => Ok(Some(data)),
         (Some(name), _) => Err(Invalid {
             reason: "SecretMissing",
-            message: format!("{field}: there is no Secret {name} in this namespace; make it and the group goes on"),
+            message: format!(
+                "{field}: there is no Secret {name} in this namespace; make it and the group goes on"
+            ),
         }),
     }
 }
@@ -260,7 +277,10 @@ pub(crate) mod tests {
         assert_eq!(invalid.reason, "SecretMissing");
         assert!(invalid.message.contains("weather"));
         let there = Referenced {
-            secrets: vec![("weather".to_owned(), Some(data(&[("TOKEN", "s3cret"), ("a b", "x")])))],
+            secrets: vec![(
+                "weather".to_owned(),
+                Some(data(&[("TOKEN", "s3cret"), ("a b", "x")])),
+            )],
             ..referenced()
         };
         let validated = validate(&group, &key, there, &operator()).unwrap();
@@ -290,6 +310,8 @@ pub(crate) mod tests {
         let key = GroupKey::new("team-a", "calc");
         let invalid = validate(&group, &key, referenced(), &operator()).unwrap_err();
         assert_eq!(invalid.reason, "InvalidSpec");
-        assert!(invalid.message.contains("allowedCIDRs[0]") && invalid.message.contains("zones[0]"));
+        assert!(
+            invalid.message.contains("allowedCIDRs[0]") && invalid.message.contains("zones[0]")
+        );
     }
 }

@@ -79,7 +79,7 @@ fn pod_spec(
     code: &LayerRef,
 ) -> k8s_openapi::api::core::v1::PodSpec {
     let worker = &group.spec.worker;
-    let mut container = pod::container(group, operator, "deploy", "deploy");
+    let mut container = pod::container(operator, group.image(operator), "deploy");
     let report_url = format!(
         "{}/v1/deploys/{}/{}/{id}/report",
         operator.artifacts_url, group.key.namespace, group.key.name
@@ -121,7 +121,9 @@ fn pod_spec(
     env.extend(pod::group_env(group));
     container.env = Some(env);
     let zone = group.spec.zones.first();
-    container.resources = Some(pod::resources(zone.and_then(|zone| zone.resources.as_ref())));
+    container.resources = Some(pod::resources(
+        zone.and_then(|zone| zone.resources.as_ref()),
+    ));
     container.volume_mounts = Some(vec![
         pod::mount("deploy", format!("{}/deploy", pod::RUN), true),
         pod::mount("cache", pod::CACHE, false),

@@ -29,7 +29,14 @@ const MARGIN: Duration = Duration::from_secs(7);
 /// loaded.
 const ALIVE: &str = "ramen.v1.Admin";
 
-pub(super) fn build(group: &Validated, operator: &Operator, zone: &Zone) -> Deployment {
+/// Builds it. The image is that with which the revision that serves was deployed: another one comes in
+/// together with what was deployed with it.
+pub(super) fn build(
+    group: &Validated,
+    operator: &Operator,
+    image: &str,
+    zone: &Zone,
+) -> Deployment {
     let select = selector(group, names::COMPONENT_WORKER, Some(zone));
     let replicas = match zone.replicas {
         Replicas::Fixed(count) => i32::try_from(count).ok(),
@@ -55,7 +62,7 @@ pub(super) fn build(group: &Validated, operator: &Operator, zone: &Zone) -> Depl
             }),
             template: PodTemplateSpec {
                 metadata: Some(template_meta(group, zone)),
-                spec: Some(pod_spec(group, operator, zone, select)),
+                spec: Some(pod_spec(group, operator, image, zone, select)),
             },
             ..DeploymentSpec::default()
         }),
@@ -90,10 +97,12 @@ fn drain(group: &Validated) -> Duration {
 fn pod_spec(
     group: &Validated,
     operator: &Operator,
+    image: &str,
     zone: &Zone,
     select: BTreeMap<String, String>,
 ) -> PodSpec {
-    let mut container = pod::container(group, operator, "worker", "serve");
+    let mut container = pod::container(operator, image, "worker");
+    container.args = Some(vec!["serve".to_owned()]);
     container.env = Some(env(group, operator, zone));
     container.ports = Some(vec![
         port("grpc", names::GRPC_PORT),
@@ -162,17 +171,26 @@ fn env(group: &Validated, operator: &Operator, zone: &Zone) -> Vec<EnvVar> {
     let ranges = spec.allowed.iter().map(|range| range.to_string());
     let mut env = vec![
         var("RAMEN_LISTEN", format!("0.0.0.0:{}", names::GRPC_PORT)),
-        var("RAMEN_METRICS_LISTEN", format!("0.0.0.0:{}", names::METRICS_PORT)),
+        var(
+            "RAMEN_METRICS_LISTEN",
+            format!("0.0.0.0:{}", names::METRICS_PORT),
+        ),
         var("RAMEN_GROUP", group.key.name.clone()),
         var("RAMEN_ZONE", zone.name.to_string()),
         var("RAMEN_KEYS_DIR", format!("{}/keys", pod::RUN)),
-        var("RAMEN_ADMIN_KEY_FILE", format!("{}/admin/{}", pod::RUN, names::KEY_KEY)),
+        var(
+            "RAMEN_ADMIN_KEY_FILE",
+            format!("{}/admin/{}", pod::RUN, names::KEY_KEY),
+        ),
         // The key decides; which pods get this far is the policy's matter.
         var("RAMEN_ADMIN_ALLOWED_CIDRS", "0.0.0.0/0,::/0".to_owned()),
         var("RAMEN_ALLOWED_CIDRS", ranges.collect::<Vec<_>>().join(",")),
         var("RAMEN_TRUST_PROXY", spec.trusted_proxy_hops.to_string()),
         var("RAMEN_MAX_INFLIGHT", worker.max_inflight.to_string()),
-        var("RAMEN_CALL_TIMEOUT_SECS", worker.call_timeout.as_secs().to_string()),
+        var(
+            "RAMEN_CALL_TIMEOUT_SECS",
+            worker.call_timeout.as_secs().to_string(),
+        ),
         var("RAMEN_HOST_THREADS", worker.threads.to_string()),
         var("RAMEN_STORE", operator.artifacts_url.clone()),
         var(
@@ -180,10 +198,17 @@ fn env(group: &Validated, operator: &Operator, zone: &Zone) -> Vec<EnvVar> {
             format!("{}/artifacts/{}", pod::RUN, names::TOKEN_KEY),
         ),
         var("RAMEN_CACHE_DIR", pod::CACHE.to_owned()),
-        var("RAMEN_DESIRED", format!("{}/desired/{}", pod::RUN, names::DESIRED_KEY)),
+        var(
+            "RAMEN_DESIRED",
+            format!("{}/desired/{}", pod::RUN, names::DESIRED_KEY),
+        ),
         var("RAMEN_DRAIN_SECS", drain(group).as_secs().to_string()),
     ];
-    env.extend(worker.hosts.map(|hosts| var("RAMEN_HOSTS", hosts.to_string())));
+    env.extend(
+        worker
+            .hosts
+            .map(|hosts| var("RAMEN_HOSTS", hosts.to_string())),
+    );
     env.extend(pod::folders());
     env.extend(pod::group_env(group));
     env

@@ -233,8 +233,14 @@ mod tests {
     #[test]
     fn ports_of_named_indexes_are_opened() {
         let env = [
-            ("PIP_INDEX_URL", "http://index.team-a:3141/root/pypi/+simple/"),
-            ("PIP_EXTRA_INDEX_URL", "https://a.example/simple https://b.example:8443/x"),
+            (
+                "PIP_INDEX_URL",
+                "http://index.team-a:3141/root/pypi/+simple/",
+            ),
+            (
+                "PIP_EXTRA_INDEX_URL",
+                "https://a.example/simple https://b.example:8443/x",
+            ),
             ("OTHER_URL", "http://c.example:9999"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -62,14 +62,12 @@ pub(super) fn spec(group: &Validated, container: Container, volumes: Vec<Volume>
 }
 
 /// A container's frame.
-pub(super) fn container(group: &Validated, operator: &Operator, name: &str, command: &str) -> Container {
-    let image = group.spec.worker.image.as_ref();
+pub(super) fn container(operator: &Operator, image: &str, name: &str) -> Container {
     Container {
         name: name.to_owned(),
-        image: Some(image.unwrap_or(&operator.worker_image).clone()),
+        image: Some(image.to_owned()),
         image_pull_policy: Some(operator.image_pull_policy.clone()),
         command: Some(vec!["ramen-worker".to_owned()]),
-        args: Some(vec![command.to_owned()]),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
             read_only_root_filesystem: Some(true),
@@ -220,7 +218,10 @@ mod tests {
         let quantity = |text: &str| Quantity(text.to_owned());
         let given = ResourceRequirements {
             requests: Some(BTreeMap::from([("memory".to_owned(), quantity("4Gi"))])),
-            limits: Some(BTreeMap::from([("nvidia.com/gpu".to_owned(), quantity("1"))])),
+            limits: Some(BTreeMap::from([(
+                "nvidia.com/gpu".to_owned(),
+                quantity("1"),
+            )])),
             ..ResourceRequirements::default()
         };
         let filled = resources(Some(&given));
@@ -228,7 +229,10 @@ mod tests {
         assert_eq!(limits["memory"], quantity("4Gi"));
         assert_eq!(limits["nvidia.com/gpu"], quantity("1"));
         for name in ["cpu", "memory", "ephemeral-storage"] {
-            assert!(requests.contains_key(name) && limits.contains_key(name), "{name}");
+            assert!(
+                requests.contains_key(name) && limits.contains_key(name),
+                "{name}"
+            );
         }
     }
 }

@@ -19,7 +19,11 @@ pub(super) fn build(group: &Validated) -> Vec<Secret> {
     }
     let mut secrets = vec![
         secret(group, child::keys(name), &keys),
-        secret(group, child::admin_key(name), &[(names::KEY_KEY, &own.admin)]),
+        secret(
+            group,
+            child::admin_key(name),
+            &[(names::KEY_KEY, &own.admin)],
+        ),
     ];
     if let Some(token) = &own.artifacts {
         let entries = [(names::TOKEN_KEY, token)];

@@ -1,0 +1,218 @@
+use serde_json::{Value, json};
+
+use super::super::validate::tests::{data, operator, referenced, validated};
+use super::*;
+use crate::group::dereference::Referenced;
+
+fn desired() -> ramen_group::DesiredState {
+    serde_json::from_value(json!({
+        "revision": "main@sha1:aa", "python": "3.11",
+        "code": {"key": "t", "digest": "sha256:00", "size": 1},
+    }))
+    .unwrap()
+}
+
+fn children(group: &Validated) -> Children<Prepared> {
+    let wanted = Wanted {
+        desired: Some(desired()),
+        image: None,
+        remembered: "{}".to_owned(),
+    };
+    build(group, &operator(), &wanted)
+}
+
+fn full() -> Validated {
+    let secrets = vec![("weather".to_owned(), Some(data(&[("TOKEN", "s3cret")])))];
+    validated(
+        json!({
+            "secrets": [{"name": "weather"}],
+            "network": {
+                "allowedCIDRs": ["10.0.0.0/8", "2001:db8::/32"],
+                "egress": {"allowedCIDRs": ["192.0.2.0/24"], "ports": [443]},
+            },
+            "zones": [
+                {"name": "a", "replicas": 3, "nodeSelector": {"zone": "a"}},
+                {"name": "b", "autoscaling": {"minReplicas": 2, "maxReplicas": 5}},
+                {"name": "c"},
+            ],
+            "worker": {"python": "3.11", "callTimeout": "10m", "env": [{"name": "PIP_INDEX_URL", "value": "http://index:3141/simple"}]},
+        }),
+        Referenced {
+            secrets,
+            ..referenced()
+        },
+    )
+}
+
+fn job(group: &Validated) -> k8s_openapi::api::batch::v1::Job {
+    let revision = ramen_rollout::Revision {
+        commit: "aa".to_owned(),
+        label: "main@sha1:aa".to_owned(),
+    };
+    deploy_job::build(group, &operator(), "0123456789", &revision, &desired().code)
+}
+
+#[test]
+fn the_deployment_of_a_zone() {
+    insta::assert_yaml_snapshot!(children(&full()).deployments[0]);
+}
+
+#[test]
+fn the_job_of_a_deploy() {
+    insta::assert_yaml_snapshot!(job(&full()));
+}
+
+#[test]
+fn the_policies_of_a_zone_and_of_deploys() {
+    let policies = children(&full()).network_policies;
+    assert_eq!(policies.len(), 4);
+    insta::assert_yaml_snapshot!([&policies[0], &policies[3]]);
+}
+
+#[test]
+fn ops05_every_pod_is_within_the_restricted_standard() {
+    let group = full();
+    let pods = children(&group)
+        .deployments
+        .into_iter()
+        .map(|deployment| deployment.spec.unwrap().template.spec.unwrap())
+        .chain([job(&group).spec.unwrap().template.spec.unwrap()]);
+    for pod in pods {
+        let pod = serde_json::to_value(pod).unwrap();
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        assert_eq!(pod["enableServiceLinks"], false);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(
+            pod["securityContext"]["seccompProfile"]["type"],
+            "RuntimeDefault"
+        );
+        for container in pod["containers"].as_array().unwrap() {
+            let security = &container["securityContext"];
+            assert_eq!(security["allowPrivilegeEscalation"], false);
+            assert_eq!(security["readOnlyRootFilesystem"], true);
+            assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+            for kind in ["requests", "limits"] {
+                for name in ["cpu", "memory", "ephemeral-storage"] {
+                    assert!(
+                        container["resources"][kind][name].is_string(),
+                        "{kind} {name}"
+                    );
+                }
+            }
+        }
+        for volume in pod["volumes"].as_array().unwrap() {
+            let limit = &volume["emptyDir"]["sizeLimit"];
+            assert!(
+                volume["emptyDir"].is_null() || limit.is_string(),
+                "{volume}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_value_of_a_secret_is_in_any_child_but_the_secrets_of_its_owner() {
+    let group = full();
+    let children = children(&group);
+    let all = [
+        serde_json::to_string(&children.config_maps).unwrap(),
+        serde_json::to_string(&children.deployments).unwrap(),
+        serde_json::to_string(&children.secrets).unwrap(),
+        serde_json::to_string(&job(&group)).unwrap(),
+    ];
+    assert!(!all.concat().contains("s3cret"));
+    for text in [&all[0], &all[1], &all[3]] {
+        for own in ["rmk_caller", "rmk_gateway", "rma_admin", "rmt_token"] {
+            assert!(!text.contains(own));
+        }
+    }
+}
+
+#[test]
+fn an_autoscaled_zone_leaves_replicas_alone_and_single_pods_have_no_budget() {
+    let children = children(&full());
+    let replicas: Vec<_> = children
+        .deployments
+        .iter()
+        .map(|deployment| deployment.spec.as_ref().unwrap().replicas)
+        .collect();
+    assert_eq!(replicas, [Some(3), None, Some(1)]);
+    let name = |meta: &kube::api::ObjectMeta| meta.name.clone().unwrap();
+    let names: Vec<_> = children
+        .pdbs
+        .iter()
+        .map(|pdb| name(&pdb.metadata))
+        .collect();
+    assert_eq!(names, ["calc-a", "calc-b"]);
+    assert_eq!(children.hpas.len(), 1);
+    assert_eq!(name(&children.hpas[0].metadata), "calc-b");
+}
+
+#[test]
+fn pods_wait_for_something_to_serve() {
+    let wanted = Wanted {
+        desired: None,
+        image: None,
+        remembered: "{}".to_owned(),
+    };
+    let children = build(&full(), &operator(), &wanted);
+    assert!(children.deployments.is_empty());
+    assert_eq!(children.config_maps.len(), 1);
+}
+
+#[test]
+fn a_named_secret_of_keys_stands_beside_the_gateways_key() {
+    let group = validated(
+        json!({"keys": {"secretRef": {"name": "our-keys"}}}),
+        Referenced {
+            keys: Some(Some(data(&[("alice", "rmk_a")]))),
+            ..referenced()
+        },
+    );
+    let children = children(&group);
+    let own = &children.secrets[0];
+    let entries: Vec<_> = own.data.as_ref().unwrap().keys().collect();
+    assert_eq!(entries, ["gateway"]);
+    let deployment = serde_json::to_value(&children.deployments[0]).unwrap();
+    let volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        .as_array()
+        .unwrap();
+    let keys = volumes
+        .iter()
+        .find(|volume| volume["name"] == "keys")
+        .unwrap();
+    let names: Vec<&Value> = keys["projected"]["sources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|source| &source["secret"]["name"])
+        .collect();
+    assert_eq!(names, ["calc-mcp-keys", "our-keys"]);
+}
+
+#[test]
+fn a_change_of_a_secret_rolls_the_pods_and_nothing_else_does() {
+    let pods = |token: &str| {
+        let secrets = vec![("weather".to_owned(), Some(data(&[("TOKEN", token)])))];
+        let group = validated(
+            json!({"secrets": [{"name": "weather"}]}),
+            Referenced {
+                secrets,
+                ..referenced()
+            },
+        );
+        serde_json::to_string(&children(&group).deployments).unwrap()
+    };
+    assert_eq!(pods("a"), pods("a"));
+    assert_ne!(pods("a"), pods("b"));
+}
+
+#[test]
+fn open_egress_still_leaves_metadata_addresses_out() {
+    let group = validated(
+        json!({"network": {"allowedCIDRs": ["0.0.0.0/0"], "egress": {"open": true}}}),
+        referenced(),
+    );
+    let policy = serde_json::to_string(&children(&group).network_policies[0]).unwrap();
+    assert!(policy.contains("169.254.0.0/16") && policy.contains("fd00:ec2::254/128"));
+}

@@ -20,7 +20,9 @@ impl Rollout {
         match done {
             Done::Resolved(found) => self.resolved(found, group, now),
             Done::Fetched(revision, stored) => self.fetched(revision, stored, now),
-            Done::Deployed(revision, inputs, report) => self.deployed(revision, inputs, report, now),
+            Done::Deployed(revision, inputs, report) => {
+                self.deployed(revision, inputs, report, now)
+            }
             Done::Reloaded(inputs, Ok(_)) => {
                 self.setback = None;
                 self.feed(Event::Reloaded(inputs), now);
@@ -48,7 +50,9 @@ impl Rollout {
                 // The same again is no news, unless an earlier sight of it led nowhere.
                 let known = memory.observed.as_ref() == Some(&revision);
                 self.found = Some(found);
-                if !known || (!self.saved.memory.is_current() && self.saved.memory.attempting.is_none()) {
+                if !known
+                    || (!self.saved.memory.is_current() && self.saved.memory.attempting.is_none())
+                {
                     self.feed(Event::Observed(revision), now);
                 }
             }
@@ -121,7 +125,9 @@ impl Rollout {
                     transient: report.errors.iter().any(|error| passes(error.reason)),
                 });
                 let failed = report.outcome == Outcome::Failed;
-                self.setback = failure.clone().filter(|failure| failed && failure.transient);
+                self.setback = failure
+                    .clone()
+                    .filter(|failure| failed && failure.transient);
                 let event = Event::Deployed {
                     inputs,
                     outcome: report.outcome,

@@ -12,3 +12,280 @@ pub(crate) fn named(tree: &str) -> (Inputs, Revision) {
     };
     (inputs, revision)
 }
+
+use std::time::Duration as Time;
+
+use ramen_group::{LayerRef, Reason, Report};
+use serde_json::json;
+
+use crate::group::tasks::Stored;
+use crate::group::validate::tests::{operator, referenced, validated};
+
+fn group() -> Validated {
+    validated(json!({}), referenced())
+}
+
+fn rollout() -> Rollout {
+    Rollout::load(&group(), &Remembered::default()).unwrap()
+}
+
+fn run(rollout: &mut Rollout, group: &Validated) {
+    rollout.advance(group, &operator(), false, Instant::now());
+}
+
+fn tell(rollout: &mut Rollout, group: &Validated, done: Done) {
+    rollout.inbox.lock().unwrap().push(done);
+    run(rollout, group);
+}
+
+fn resolved(commit: &str) -> Done {
+    Done::Resolved(Ok(Resolved {
+        name: Some("main".to_owned()),
+        full_ref: Some("refs/heads/main".to_owned()),
+        on_branch: None,
+        commit: commit.to_owned(),
+    }))
+}
+
+fn code(tree: &str) -> LayerRef {
+    LayerRef {
+        key: tree.to_owned(),
+        digest: format!("sha256:{tree}"),
+        size: 1,
+    }
+}
+
+fn report(tree: &str, outcome: &str) -> Box<Report> {
+    Box::new(
+        serde_json::from_value(json!({
+            "revision": "main@sha1:1", "python": "3.11", "code": code(tree), "outcome": outcome,
+            "packages": [{"kind": "tool", "name": "add", "ok": true}],
+            "errors": if outcome == "ok" { json!([]) } else {
+                json!([{"package": "tools/x", "reason": "ImportFailed", "message": "boom"}])
+            },
+        }))
+        .unwrap(),
+    )
+}
+
+/// Brings a revision to where it is deployed with this outcome.
+pub(crate) fn deploy(
+    rollout: &mut Rollout,
+    group: &Validated,
+    commit: &str,
+    tree: &str,
+    outcome: &str,
+) {
+    tell(rollout, group, resolved(commit));
+    let Some(Action::Fetch(revision)) = rollout.pending.pop_front() else {
+        panic!("a fetch is next");
+    };
+    let stored = Stored {
+        commit: commit.to_owned(),
+        label: revision.label.clone(),
+        code: code(tree),
+    };
+    tell(rollout, group, Done::Fetched(revision, Ok(stored)));
+    let Some(Action::Deploy {
+        revision, inputs, ..
+    }) = rollout.pending.pop_front()
+    else {
+        panic!("a deploy is next");
+    };
+    tell(
+        rollout,
+        group,
+        Done::Deployed(revision, inputs, Ok(report(tree, outcome))),
+    );
+}
+
+pub(crate) fn serve(rollout: &mut Rollout, group: &Validated, commit: &str, tree: &str) {
+    deploy(rollout, group, commit, tree, "ok");
+    let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+        panic!("a reload is next");
+    };
+    tell(
+        rollout,
+        group,
+        Done::Reloaded(served.inputs, Ok(crate::reload::Reloaded::default())),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_group_is_looked_at_fetched_deployed_and_served() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    assert!(rollout.want_look);
+    assert_eq!(rollout.wanted().unwrap().desired, None);
+    deploy(&mut rollout, &group, "1", "t1", "ok");
+    // Pods start with the first candidate; nothing serves before they were told.
+    assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+    assert!(rollout.memory().serving.is_none());
+    let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+        panic!("a reload is next");
+    };
+    tell(
+        &mut rollout,
+        &group,
+        Done::Reloaded(served.inputs, Ok(crate::reload::Reloaded::default())),
+    );
+    assert!(rollout.memory().is_current());
+    assert_eq!(rollout.last().unwrap().tools, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_push_leaves_what_pods_serve_as_it_is() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    serve(&mut rollout, &group, "1", "t1");
+    let before = rollout.wanted().unwrap().desired;
+    deploy(&mut rollout, &group, "2", "t2", "failed");
+    assert_eq!(rollout.wanted().unwrap().desired, before);
+    assert!(rollout.pending.is_empty());
+    assert_eq!(
+        rollout.memory().observed_failure().unwrap().reason,
+        Reason::ImportFailed
+    );
+    // The same commit again is not tried again; a request makes it so.
+    tell(&mut rollout, &group, resolved("2"));
+    assert!(rollout.pending.is_empty());
+    let asked = Validated {
+        requested: Some("now".to_owned()),
+        ..group
+    };
+    run(&mut rollout, &asked);
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Deploy { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_goes_on_from_what_is_remembered() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    serve(&mut rollout, &group, "1", "t1");
+    let memory = rollout.wanted().unwrap().remembered;
+    let remembered = Remembered {
+        memory: Some(memory.clone()),
+        desired: None,
+    };
+    let mut again = Rollout::load(&group, &remembered).unwrap();
+    run(&mut again, &group);
+    assert_eq!(
+        again.wanted().unwrap().desired,
+        rollout.wanted().unwrap().desired
+    );
+    // What serves is pushed once more, for pods that missed it.
+    assert!(matches!(again.pending.pop_front(), Some(Action::Reload(_))));
+    assert_eq!(
+        again
+            .known(&again.memory().serving.clone().unwrap().inputs)
+            .unwrap()
+            .tools,
+        1
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_go_on_serving_when_the_memory_is_lost() {
+    let remembered = Remembered {
+        memory: None,
+        desired: Some(
+            json!({"revision": "main@sha1:1", "python": "3.11", "code": code("t1")}).to_string(),
+        ),
+    };
+    let group = group();
+    let mut rollout = Rollout::load(&group, &remembered).unwrap();
+    run(&mut rollout, &group);
+    assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+    let broken = Remembered {
+        memory: Some("{".to_owned()),
+        desired: None,
+    };
+    assert_eq!(
+        Rollout::load(&group, &broken).unwrap_err().category(),
+        "MemoryUnreadable"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_image_comes_in_with_what_was_deployed_with_it() {
+    let (old, mut rollout) = (group(), rollout());
+    run(&mut rollout, &old);
+    serve(&mut rollout, &old, "1", "t1");
+    assert_eq!(
+        rollout.wanted().unwrap().image.as_deref(),
+        Some("ramen-worker:1")
+    );
+    let new = validated(json!({"worker": {"image": "other:2"}}), referenced());
+    run(&mut rollout, &new);
+    // Pods stay until the same tree was deployed with the new image.
+    assert_eq!(
+        rollout.wanted().unwrap().image.as_deref(),
+        Some("ramen-worker:1")
+    );
+    let Some(Action::Deploy {
+        revision, inputs, ..
+    }) = rollout.pending.pop_front()
+    else {
+        panic!("a deploy is next");
+    };
+    tell(
+        &mut rollout,
+        &new,
+        Done::Deployed(revision, inputs, Ok(report("t1", "ok"))),
+    );
+    let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+        panic!("a reload is next");
+    };
+    tell(
+        &mut rollout,
+        &new,
+        Done::Reloaded(served.inputs, Ok(crate::reload::Reloaded::default())),
+    );
+    assert_eq!(rollout.wanted().unwrap().image.as_deref(), Some("other:2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_does_not_answer_is_asked_again_later_each_time() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let trouble = Trouble {
+            finding: Finding::group(Reason::SourceUnreachable, "no route"),
+            transient: true,
+        };
+        rollout.resolving = true;
+        rollout.want_look = false;
+        tell(&mut rollout, &group, Done::Resolved(Err(trouble)));
+        let pause = rollout.next_timer().unwrap() - Instant::now();
+        pauses.push(pause);
+        tokio::time::advance(pause).await;
+        run(&mut rollout, &group);
+        assert!(rollout.want_look);
+    }
+    for (pause, wanted) in pauses.iter().zip([10, 20, 40, 80, 160, 320, 600, 600]) {
+        let wanted = Time::from_secs(wanted);
+        assert!(
+            *pause >= wanted.mul_f64(0.89) && *pause <= wanted.mul_f64(1.11),
+            "{pause:?}"
+        );
+    }
+    rollout.resolving = true;
+    tell(&mut rollout, &group, resolved("1"));
+    assert_eq!(rollout.trouble(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_group_does_not_look() {
+    let group = validated(
+        json!({"source": {"url": "https://git.example/x/y", "suspend": true}}),
+        referenced(),
+    );
+    let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+    run(&mut rollout, &group);
+    assert!(!rollout.want_look);
+    assert_eq!(rollout.next_timer(), None);
+}

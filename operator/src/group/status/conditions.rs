@@ -26,7 +26,12 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(super) fn new(kind: &'static str, status: Option<bool>, reason: &str, message: &str) -> Self {
+    pub(super) fn new(
+        kind: &'static str,
+        status: Option<bool>,
+        reason: &str,
+        message: &str,
+    ) -> Self {
         Self {
             kind,
             status: match status {
@@ -50,7 +55,12 @@ pub(super) fn all(view: Option<&View<'_>>, result: Result<&Outcome, &Error>) -> 
         }
         Ok(Outcome::Progressing { reason, message }) => {
             told.push(if serves {
-                Told::new(READY, Some(true), "Serving", "the wanted pods serve; something new is under way")
+                Told::new(
+                    READY,
+                    Some(true),
+                    "Serving",
+                    "the wanted pods serve; something new is under way",
+                )
             } else {
                 Told::new(READY, Some(false), reason, message)
             });
@@ -73,7 +83,11 @@ pub(super) fn all(view: Option<&View<'_>>, result: Result<&Outcome, &Error>) -> 
     let (source, deployed, workers) = view.map_or_else(
         || {
             let unknown = |kind| Told::new(kind, None, "NotKnown", "nothing is known yet");
-            (unknown(SOURCE_FETCHED), unknown(DEPLOYED), unknown(WORKERS_AVAILABLE))
+            (
+                unknown(SOURCE_FETCHED),
+                unknown(DEPLOYED),
+                unknown(WORKERS_AVAILABLE),
+            )
         },
         |view| (view.source(), view.deployed(), view.workers()),
     );

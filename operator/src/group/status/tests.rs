@@ -1,0 +1,245 @@
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::super::rollout::tests::{deploy, serve};
+use super::super::validate::Invalid;
+use super::super::validate::tests::{group, operator, referenced, validated};
+use super::*;
+use crate::group::dereference::Remembered;
+use crate::group::rollout::Rollout;
+use crate::testing::{Server, api, context};
+
+fn at(second: i64) -> Time {
+    Time(Timestamp::from_second(second).unwrap())
+}
+
+fn condition<'a>(status: &'a McpGroupStatus, kind: &str) -> Option<&'a Condition> {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == kind)
+}
+
+fn says(status: &McpGroupStatus, kind: &str) -> (String, String) {
+    let condition = condition(status, kind).unwrap();
+    (condition.status.clone(), condition.reason.clone())
+}
+
+fn zone(ready: u32, wanted: u32, problem: Option<(&str, &str)>) -> ZoneView {
+    ZoneView {
+        name: "default".to_owned(),
+        known: true,
+        wanted,
+        ready,
+        updated: ready,
+        problem: problem.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
+    }
+}
+
+/// A state in which revision 1 serves.
+fn serving(zone: ZoneView) -> State {
+    let group = validated(json!({}), referenced());
+    let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+    rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
+    serve(&mut rollout, &group, "1", "t1");
+    State {
+        rollout: Some(rollout),
+        zones: vec![zone],
+        ..State::default()
+    }
+}
+
+fn told(state: &State, before: &McpGroupStatus, second: i64) -> (Outcome, McpGroupStatus) {
+    let outcome = View::of(state).unwrap().outcome();
+    let status = compute(&group(json!({})), state, before, Ok(&outcome), at(second));
+    (outcome, status)
+}
+
+#[tokio::test]
+async fn a_group_that_serves_is_ready_and_says_the_same_next_time() {
+    let state = serving(zone(2, 2, None));
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    assert!(matches!(outcome, Outcome::Ready { .. }));
+    assert_eq!(
+        says(&status, "Ready"),
+        ("True".to_owned(), "Serving".to_owned())
+    );
+    assert_eq!(says(&status, "SourceFetched").0, "True");
+    assert_eq!(says(&status, "Deployed").0, "True");
+    assert_eq!(says(&status, "WorkersAvailable").0, "True");
+    assert!(condition(&status, "Reconciling").is_none() && condition(&status, "Stalled").is_none());
+    assert_eq!(status.replicas.as_deref(), Some("2/2"));
+    assert_eq!((status.tools, status.errors_total), (Some(1), Some(0)));
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|condition| condition.observed_generation == Some(3))
+    );
+    // Later: nothing differs, not even a time.
+    assert_eq!(told(&state, &status, 99).1, status);
+}
+
+#[tokio::test]
+async fn only_a_condition_that_flips_gets_a_new_time() {
+    let (_, before) = told(&serving(zone(2, 2, None)), &McpGroupStatus::default(), 10);
+    let refused = ("FailedCreate", "pods is forbidden: exceeded quota: all");
+    let (outcome, after) = told(&serving(zone(1, 2, Some(refused))), &before, 20);
+    assert!(matches!(
+        outcome,
+        Outcome::Progressing {
+            reason: "PodsRefused",
+            ..
+        }
+    ));
+    assert_eq!(
+        condition(&after, "Ready").unwrap().last_transition_time,
+        at(20)
+    );
+    assert_eq!(
+        condition(&after, "Deployed").unwrap().last_transition_time,
+        at(10)
+    );
+    let workers = condition(&after, "WorkersAvailable").unwrap();
+    assert_eq!(
+        (workers.status.as_str(), workers.reason.as_str()),
+        ("False", "FailedCreate")
+    );
+    assert!(workers.message.contains("exceeded quota"));
+    assert_eq!(says(&after, "Reconciling").1, "PodsRefused");
+}
+
+#[tokio::test]
+async fn a_bad_push_is_in_the_errors_list_while_the_last_good_revision_serves() {
+    let mut state = serving(zone(2, 2, None));
+    let group = validated(json!({}), referenced());
+    deploy(state.rollout.as_mut().unwrap(), &group, "2", "t2", "failed");
+    let (_, status) = told(&state, &McpGroupStatus::default(), 10);
+    assert_eq!(
+        says(&status, "Ready"),
+        ("True".to_owned(), "LastGoodServes".to_owned())
+    );
+    assert_eq!(
+        says(&status, "Deployed"),
+        ("False".to_owned(), "ImportFailed".to_owned())
+    );
+    let revision = status.revision.unwrap();
+    assert_eq!(revision.serving.as_deref(), Some("main@sha1:1"));
+    assert_eq!(revision.attempted.as_deref(), Some("main@sha1:2"));
+    assert_eq!(status.errors[0].package.as_deref(), Some("tools/x"));
+    assert_eq!(status.errors_total, Some(1));
+    assert_eq!(status.last_deploy.unwrap().outcome, "failed");
+}
+
+#[tokio::test]
+async fn a_first_revision_that_fails_stalls_the_group() {
+    let group = validated(json!({}), referenced());
+    let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+    rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
+    deploy(&mut rollout, &group, "1", "t1", "failed");
+    let state = State {
+        rollout: Some(rollout),
+        zones: vec![zone(0, 1, None)],
+        ..State::default()
+    };
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    assert!(matches!(
+        outcome,
+        Outcome::Stalled {
+            reason: "DeployFailed",
+            ..
+        }
+    ));
+    assert_eq!(says(&status, "Stalled").0, "True");
+    assert_eq!(says(&status, "WorkersAvailable").1, "NothingToServe");
+}
+
+#[tokio::test]
+async fn a_missing_secret_is_told_once_and_what_serves_stays_told() {
+    let mut state = serving(zone(2, 2, None));
+    state.invalid = Some(Invalid {
+        reason: "SecretMissing",
+        message: "there is no Secret weather".to_owned(),
+    });
+    let outcome = Outcome::Stalled {
+        reason: "SecretMissing",
+        message: "there is no Secret weather".to_owned(),
+    };
+    let mut status = McpGroupStatus::default();
+    for second in 10..13 {
+        status = compute(&group(json!({})), &state, &status, Ok(&outcome), at(second));
+    }
+    assert_eq!(
+        says(&status, "Ready"),
+        ("False".to_owned(), "SecretMissing".to_owned())
+    );
+    assert_eq!(says(&status, "Stalled").0, "True");
+    assert_eq!((status.errors.len(), status.errors_total), (1, Some(1)));
+    assert_eq!(
+        status.revision.as_ref().unwrap().serving.as_deref(),
+        Some("main@sha1:1")
+    );
+    // The same for a process that knows nothing of the group yet.
+    let blank = State {
+        invalid: state.invalid.clone(),
+        ..State::default()
+    };
+    for second in 13..15 {
+        status = compute(&group(json!({})), &blank, &status, Ok(&outcome), at(second));
+    }
+    assert_eq!((status.errors.len(), status.errors_total), (1, Some(1)));
+}
+
+#[tokio::test]
+async fn the_status_is_sent_by_its_own_manager_and_only_when_it_differs() {
+    let (client, mut server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let mut state = serving(zone(2, 2, None));
+    let (outcome, _) = told(&state, &McpGroupStatus::default(), 10);
+    let key = GroupKey::new("team-a", "calc");
+    let mut group = group(json!({}));
+    let (wrote, all) = server
+        .accept_all(write(&ctx, &group, &key, &mut state, Ok(&outcome)))
+        .await;
+    // The others are events.
+    let asked = &all[0];
+    assert!(
+        all[1..].iter().all(|asked| asked.path.ends_with("/events")),
+        "{all:?}"
+    );
+    wrote.unwrap();
+    assert_eq!(asked.verb, "PATCH");
+    assert_eq!(
+        asked.path,
+        "/apis/ramen.dev/v1alpha1/namespaces/team-a/mcpgroups/calc/status"
+    );
+    assert!(
+        asked.query.contains("fieldManager=ramen-operator%2Fstatus"),
+        "{}",
+        asked.query
+    );
+    assert_eq!(asked.body["status"]["observedGeneration"], 3);
+    assert!(asked.body.get("spec").is_none());
+    // It came back through the watch.
+    group.status = serde_json::from_value(asked.body["status"].clone()).unwrap();
+    write(&ctx, &group, &key, &mut state, Ok(&outcome))
+        .await
+        .unwrap();
+    server.silent().await;
+}
+
+#[tokio::test]
+async fn a_group_that_was_removed_meanwhile_is_no_error() {
+    let (client, mut server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let mut state = serving(zone(2, 2, None));
+    let (outcome, _) = told(&state, &McpGroupStatus::default(), 10);
+    let key = GroupKey::new("team-a", "calc");
+    let group = group(json!({}));
+    let (wrote, _) = tokio::join!(
+        write(&ctx, &group, &key, &mut state, Ok(&outcome)),
+        server.answer(|_| Server::missing())
+    );
+    wrote.unwrap();
+    server.silent().await;
+}

@@ -2,9 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::runtime::reflector::ObjectRef;
-use ramen_crds::{
-    ErrorEntry, LastDeploy, McpGroupStatus, Replicas, RevisionStatus, ZoneStatus,
-};
+use ramen_crds::{ErrorEntry, LastDeploy, McpGroupStatus, Replicas, RevisionStatus, ZoneStatus};
 use ramen_group::{Finding, Outcome as DeployOutcome};
 use ramen_rollout::{Failure, Memory, Stage};
 
@@ -30,7 +28,11 @@ pub(crate) struct ZoneView {
 }
 
 /// The zones as they are.
-pub(super) fn zones(caches: &Caches, group: &Validated, children: &Children<Written>) -> Vec<ZoneView> {
+pub(super) fn zones(
+    caches: &Caches,
+    group: &Validated,
+    children: &Children<Written>,
+) -> Vec<ZoneView> {
     let zones = group.spec.zones.iter().map(|zone| {
         let name = child::zone(&group.key.name, zone.name.as_str());
         let reference = ObjectRef::new(&name).within(&group.key.namespace);
@@ -43,7 +45,11 @@ pub(super) fn zones(caches: &Caches, group: &Validated, children: &Children<Writ
             .deployments
             .iter()
             .any(|deployment| deployment.metadata.name.as_deref() == Some(&name));
-        zone_view(zone.name.to_string(), wanted, live.as_deref().filter(|_| applied))
+        zone_view(
+            zone.name.to_string(),
+            wanted,
+            live.as_deref().filter(|_| applied),
+        )
     });
     zones.collect()
 }
@@ -104,12 +110,21 @@ impl<'a> View<'a> {
     }
 
     fn problem(&self) -> Option<(&str, &str)> {
-        let zone = self.zones.iter().find(|zone| zone.problem.is_some() && zone.ready < zone.wanted)?;
-        zone.problem.as_ref().map(|(reason, message)| (reason.as_str(), message.as_str()))
+        let zone = self
+            .zones
+            .iter()
+            .find(|zone| zone.problem.is_some() && zone.ready < zone.wanted)?;
+        zone.problem
+            .as_ref()
+            .map(|(reason, message)| (reason.as_str(), message.as_str()))
     }
 
     fn pods(&self) -> (u32, u32) {
-        let ready = self.zones.iter().map(|zone| zone.ready.min(zone.wanted)).sum();
+        let ready = self
+            .zones
+            .iter()
+            .map(|zone| zone.ready.min(zone.wanted))
+            .sum();
         let wanted = self.zones.iter().map(|zone| zone.wanted).sum();
         (ready, wanted)
     }
@@ -138,7 +153,12 @@ impl<'a> View<'a> {
         if !self.serves() {
             let (reason, message) = self.problem().map_or_else(
                 || ("PodsNotReady", format!("{ready} of {wanted} pods answer")),
-                |(_, message)| ("PodsRefused", format!("{ready} of {wanted} pods answer: {message}")),
+                |(_, message)| {
+                    (
+                        "PodsRefused",
+                        format!("{ready} of {wanted} pods answer: {message}"),
+                    )
+                },
             );
             return Outcome::Progressing { reason, message };
         }
@@ -146,7 +166,10 @@ impl<'a> View<'a> {
         match self.memory.observed_failure() {
             Some(failed) => Outcome::Ready {
                 reason: "LastGoodServes",
-                message: format!("{label} goes on serving; {} was refused: {}", failed.revision.label, failed.message),
+                message: format!(
+                    "{label} goes on serving; {} was refused: {}",
+                    failed.revision.label, failed.message
+                ),
             },
             None => Outcome::Ready {
                 reason: "Serving",
@@ -205,7 +228,9 @@ impl<'a> View<'a> {
         }
         match (&self.memory.attempting, &self.memory.serving) {
             (Some(attempt), _) => Told::new(kind, None, "UnderWay", &attempt.revision.label),
-            (None, Some(serving)) => Told::new(kind, Some(true), "Deployed", &serving.revision.label),
+            (None, Some(serving)) => {
+                Told::new(kind, Some(true), "Deployed", &serving.revision.label)
+            }
             (None, None) => Told::new(kind, None, "NotYet", "nothing was deployed yet"),
         }
     }
@@ -218,10 +243,17 @@ impl<'a> View<'a> {
             return Told::new(kind, Some(true), "PodsReady", &message);
         }
         if self.memory.serving.is_none() {
-            return Told::new(kind, Some(false), "NothingToServe", "pods start with the first revision that deploys");
+            return Told::new(
+                kind,
+                Some(false),
+                "NothingToServe",
+                "pods start with the first revision that deploys",
+            );
         }
         match self.problem() {
-            Some((reason, text)) => Told::new(kind, Some(false), reason, &format!("{message}: {text}")),
+            Some((reason, text)) => {
+                Told::new(kind, Some(false), reason, &format!("{message}: {text}"))
+            }
             None => Told::new(kind, Some(false), "PodsNotReady", &message),
         }
     }
@@ -246,13 +278,18 @@ impl<'a> View<'a> {
             revision: Some(RevisionStatus {
                 serving: serving.map(|serving| label(&serving.revision.label)),
                 attempted: attempted.map(|revision| label(&revision.label)),
-                observed: memory.observed.as_ref().map(|revision| label(&revision.label)),
+                observed: memory
+                    .observed
+                    .as_ref()
+                    .map(|revision| label(&revision.label)),
             }),
             tools: Some(known.map_or(0, |known| known.tools)),
             replicas: Some(format!("{ready}/{wanted}")),
             errors,
             errors_total: Some(total),
-            packages: known.map(|known| known.packages.clone()).unwrap_or_default(),
+            packages: known
+                .map(|known| known.packages.clone())
+                .unwrap_or_default(),
             zones: self
                 .zones
                 .iter()
@@ -284,7 +321,10 @@ impl<'a> View<'a> {
             first.push(entry(&trouble.finding));
         }
         if let Some(setback) = self.setback() {
-            first.push(entry(&Finding::group(setback.reason, setback.message.clone())));
+            first.push(entry(&Finding::group(
+                setback.reason,
+                setback.message.clone(),
+            )));
         }
         first.extend(self.faults.iter().cloned());
         let subject = match self.memory.observed_failure() {
@@ -292,7 +332,10 @@ impl<'a> View<'a> {
                 // It deployed well and failed later, or no report came.
                 Some(known) if !known.errors.is_empty() => Some(known),
                 _ => {
-                    first.push(entry(&Finding::group(failed.reason, failed.message.clone())));
+                    first.push(entry(&Finding::group(
+                        failed.reason,
+                        failed.message.clone(),
+                    )));
                     None
                 }
             },
@@ -303,7 +346,11 @@ impl<'a> View<'a> {
         };
         let before = u32::try_from(first.len()).unwrap_or(u32::MAX);
         let total = subject.map_or(0, |known| known.errors_total);
-        first.extend(subject.into_iter().flat_map(|known| known.errors.iter().cloned()));
+        first.extend(
+            subject
+                .into_iter()
+                .flat_map(|known| known.errors.iter().cloned()),
+        );
         first.truncate(MAX_ERRORS);
         (first, total.saturating_add(before))
     }
@@ -312,9 +359,9 @@ impl<'a> View<'a> {
 /// Puts what stops the group before everything else; once, however often it is told.
 pub(super) fn tell_first(status: &mut McpGroupStatus, invalid: &Invalid) {
     let before = status.errors.len();
-    status
-        .errors
-        .retain(|entry| entry.package.is_some() || !Invalid::REASONS.contains(&entry.reason.as_str()));
+    status.errors.retain(|entry| {
+        entry.package.is_some() || !Invalid::REASONS.contains(&entry.reason.as_str())
+    });
     let removed = u32::try_from(before - status.errors.len()).unwrap_or_default();
     let total = status.errors_total.unwrap_or_default();
     status.errors.insert(
