@@ -7,7 +7,7 @@ use clap::Parser;
 
 use crate::names;
 
-/// Keeps McpGroups alive on a Kubernetes cluster
+/// Keeps `McpGroup`s alive on a Kubernetes cluster
 #[derive(Debug, Clone, Parser)]
 #[command(name = "ramen-operator", version)]
 pub struct Args {

@@ -20,18 +20,12 @@ impl Backoff {
         self.times = self.times.saturating_add(1);
         pause
     }
-
-    /// It worked.
-    pub(crate) fn reset(&mut self) {
-        self.times = 0;
-    }
 }
 
-/// A number from 0 to 1 that is never the same for two callers, without a generator: what differs is
-/// the seed (a name) and the count.
-fn unit(seed: &str, count: u64) -> f64 {
+/// A number from 0 to 1 that differs from call to call, without a generator.
+fn unit(seed: &str) -> f64 {
     use std::hash::{BuildHasher as _, RandomState};
-    let hash = RandomState::new().hash_one((seed, count));
+    let hash = RandomState::new().hash_one(seed);
     // 53 bits are what a double holds.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let unit = (hash >> 11) as f64 / (1_u64 << 53) as f64;
@@ -40,12 +34,7 @@ fn unit(seed: &str, count: u64) -> f64 {
 
 /// A tenth earlier or later: many objects must not come at once.
 pub(crate) fn jitter(pause: Duration, seed: &str) -> Duration {
-    pause.mul_f64(0.9 + 0.2 * unit(seed, 0))
-}
-
-/// Somewhere within this time.
-pub(crate) fn spread(within: Duration, seed: &str) -> Duration {
-    within.mul_f64(unit(seed, 1))
+    pause.mul_f64(0.9 + 0.2 * unit(seed))
 }
 
 #[cfg(test)]
@@ -53,12 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_limit_and_start_again() {
+    fn pauses_double_up_to_a_limit() {
         let mut backoff = Backoff::default();
         let pauses: Vec<u64> = (0..12).map(|_| backoff.next().as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-        backoff.reset();
-        assert_eq!(backoff.next(), FIRST);
     }
 
     #[test]
@@ -67,7 +54,6 @@ mod tests {
         for _ in 0..1000 {
             let jittered = jitter(pause, "ns/g").as_secs_f64();
             assert!((90.0..=110.0).contains(&jittered), "{jittered}");
-            assert!(spread(pause, "ns/g") <= pause);
         }
     }
 }

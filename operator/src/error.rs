@@ -24,7 +24,7 @@ pub(crate) enum Error {
     /// What the operator remembers of the group cannot be read.
     #[error("the ConfigMap {name} cannot be read: {message}; remove it to start afresh")]
     Memory {
-        /// The ConfigMap.
+        /// The `ConfigMap`.
         name: String,
         /// Why.
         message: String,

@@ -163,7 +163,13 @@ async fn phases(
         }
     };
     state.invalid = None;
+    let in_vain = ctx.work.artifacts.take_lost(key);
     let rollout = state.rollout(&validated)?;
+    if let Some(serving) = rollout.looks_for(in_vain)
+        && matches!(ctx.work.artifacts.holds(&serving).await, Ok(false))
+    {
+        rollout.lost();
+    }
     rollout.advance(&validated, &ctx.operator, ctx.wake.take_look(key), Instant::now());
     let children = build::build(&validated, &ctx.operator, &rollout.wanted()?);
     let applied = apply::apply(ctx, &validated, children, &mut state.applied).await?;
@@ -176,6 +182,7 @@ async fn phases(
 }
 
 /// What to do after an error: an object that is refused waits like all others, for longer each time.
+#[expect(clippy::needless_pass_by_value, reason = "the controller calls it so")]
 pub(crate) fn on_error(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Context>) -> Action {
     let key = GroupKey::new(
         guarded.namespace().unwrap_or_default(),

@@ -75,9 +75,9 @@ pub const METRICS_PORT: u16 = 9090;
 /// The artifact endpoint.
 pub const ARTIFACTS_PORT: u16 = 8081;
 
-/// Key of the ConfigMap `<group>-desired`.
+/// Key of the `ConfigMap` named `<group>-desired`.
 pub const DESIRED_KEY: &str = "desired.json";
-/// Key of the ConfigMap `<group>-rollout`.
+/// Key of the `ConfigMap` named `<group>-rollout`.
 pub const MEMORY_KEY: &str = "memory.json";
 /// Key of Secrets with one token in them.
 pub const TOKEN_KEY: &str = "token";
@@ -120,7 +120,7 @@ pub mod child {
         format!("{group}-rollout")
     }
 
-    /// Deployment, Service, NetworkPolicy and the like of a zone.
+    /// Deployment, Service, `NetworkPolicy` and the like of a zone.
     pub fn zone(group: &str, zone: &str) -> String {
         format!("{group}-{zone}")
     }
@@ -130,7 +130,7 @@ pub mod child {
         format!("{group}-deploy-{id}")
     }
 
-    /// The NetworkPolicy of deploy jobs: longer than a zone's name can be.
+    /// The `NetworkPolicy` of deploy jobs: longer than a zone's name can be.
     pub fn deploy_policy(group: &str) -> String {
         format!("{group}-deploy-jobs-egress")
     }

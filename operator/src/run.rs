@@ -182,7 +182,7 @@ async fn control(
     let config = controller::Config::default()
         .concurrency(args.concurrency)
         .debounce(Duration::from_millis(20));
-    let ended = controller_stream(ctx, queue, config).for_each(async |_| {});
+    let ended = controller_stream(ctx, queue, config).for_each(async |()| {});
     let sweep = sweep(ctx);
     tokio::select! {
         // Runs that are under way come to their end.

@@ -69,6 +69,13 @@ impl Server {
     /// Answers what was sent, as the API server would, with a uid and this version.
     pub(crate) fn accepted(asked: &Asked, version: &str) -> (u16, Value) {
         let mut object = asked.body.clone();
+        if asked.path.contains("/mcpgroups/") {
+            // The whole object comes back, not what was sent of it.
+            object["spec"] = serde_json::json!({
+                "source": {"url": "https://git.example/team/tools"},
+                "network": {"allowedCIDRs": ["10.0.0.0/8"]},
+            });
+        }
         object["metadata"]["uid"] = "uid".into();
         object["metadata"]["resourceVersion"] = version.into();
         (200, object)

@@ -232,14 +232,14 @@ pub(crate) fn start(
         wake,
         tasks,
     };
-    children.full(writers.deployments, ours.clone());
-    children.meta(writers.secrets, watcher::Config::default());
-    children.meta(writers.config_maps, ours.clone());
-    children.meta(writers.service_accounts, ours.clone());
-    children.meta(writers.services, ours.clone());
-    children.meta(writers.network_policies, ours.clone());
-    children.meta(writers.pdbs, ours.clone());
-    children.meta(writers.hpas, ours);
+    children.full(writers.deployments, &ours);
+    children.meta(writers.secrets, &watcher::Config::default());
+    children.meta(writers.config_maps, &ours);
+    children.meta(writers.service_accounts, &ours);
+    children.meta(writers.services, &ours);
+    children.meta(writers.network_policies, &ours);
+    children.meta(writers.pdbs, &ours);
+    children.meta(writers.hpas, &ours);
     let groups =
         each::<DeserializeGuard<McpGroup>>(client, namespaces, &watcher::Config::default());
     let groups = groups.default_backoff().modify(|guarded| {
@@ -439,7 +439,7 @@ impl Children<'_> {
     fn meta<K>(
         &mut self,
         writer: reflector::store::Writer<PartialObjectMeta<K>>,
-        config: watcher::Config,
+        config: &watcher::Config,
     ) where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -448,7 +448,7 @@ impl Children<'_> {
             + Sync
             + 'static,
     {
-        let events = each::<PartialObjectMeta<K>>(self.client, self.namespaces, &config);
+        let events = each::<PartialObjectMeta<K>>(self.client, self.namespaces, config);
         let events = events.default_backoff().modify(|object| {
             object.metadata.managed_fields = None;
             object.metadata.annotations = None;
@@ -460,8 +460,8 @@ impl Children<'_> {
     }
 
     /// Watches a kind with its status; what is not looked at is dropped.
-    fn full(&mut self, writer: reflector::store::Writer<Deployment>, config: watcher::Config) {
-        let events = each::<Deployment>(self.client, self.namespaces, &config);
+    fn full(&mut self, writer: reflector::store::Writer<Deployment>, config: &watcher::Config) {
+        let events = each::<Deployment>(self.client, self.namespaces, config);
         let events = events.default_backoff().modify(|deployment| {
             deployment.metadata.managed_fields = None;
             deployment.metadata.annotations = None;

@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(super) uid: String,
     /// Secrets as last read, by name, with their version.
     pub(super) secrets: HashMap<String, (String, Arc<SecretData>)>,
-    /// What the ConfigMap remembers, read once.
+    /// What the `ConfigMap` remembers, read once.
     pub(super) remembered: Option<super::dereference::Remembered>,
     pub(super) rollout: Option<Rollout>,
     pub(super) applied: BTreeMap<(&'static str, String), Applied>,

@@ -57,7 +57,7 @@ pub(crate) struct Own {
     pub(crate) artifacts: Option<Secret>,
 }
 
-/// The texts of the ConfigMaps of a group, as they were at the first run.
+/// The texts of the `ConfigMap`s of a group, as they were at the first run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Remembered {
     /// What the operator remembers.

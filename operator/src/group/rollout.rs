@@ -29,7 +29,7 @@ use crate::names::child;
 /// Reports that are remembered.
 const MAX_KNOWN: usize = 8;
 
-/// What the ConfigMap `<group>-rollout` holds.
+/// What the `ConfigMap` named `<group>-rollout` holds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Saved {
@@ -45,7 +45,7 @@ pub(crate) struct Wanted {
     pub(crate) desired: Option<DesiredState>,
     /// The image with which it was deployed; absent when that is not known.
     pub(crate) image: Option<String>,
-    /// The text of the ConfigMap `<group>-rollout`.
+    /// The text of the `ConfigMap` named `<group>-rollout`.
     pub(crate) remembered: String,
 }
 
@@ -59,10 +59,19 @@ pub(crate) struct Trouble {
 
 /// A group's revisions.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing of its own"
+)]
 pub(crate) struct Rollout {
     key: GroupKey,
     saved: Saved,
     started: bool,
+    /// The layers of what serves were looked for in the store.
+    looked_for: bool,
+    /// They are not there; makes the deploy that makes them again another one than that before.
+    lost: bool,
+    repair: u64,
     pending: VecDeque<Action>,
     pub(super) inbox: Arc<Mutex<Vec<Done>>>,
     /// Ends with the group.
@@ -99,6 +108,9 @@ impl Rollout {
             key: group.key.clone(),
             saved,
             started: false,
+            looked_for: false,
+            lost: false,
+            repair: 0,
             pending: VecDeque::new(),
             inbox: Arc::default(),
             tasks: JoinSet::new(),
@@ -139,6 +151,27 @@ impl Rollout {
         self.saved.known.last()
     }
 
+    /// What serves, when its layers are to be looked for: once, and when a pod asked for one in vain.
+    pub(super) fn looks_for(&mut self, in_vain: bool) -> Option<DesiredState> {
+        let looked_for = std::mem::replace(&mut self.looked_for, true);
+        let serving = self.saved.memory.serving.as_ref();
+        let wanted = (in_vain || !looked_for) && !self.saved.memory.lost;
+        serving
+            .filter(|_| wanted)
+            .map(|serving| serving.desired.clone())
+    }
+
+    /// They are not in the store.
+    pub(super) fn lost(&mut self) {
+        tracing::warn!(group = %self.key, "layers of what serves are not in the store; they are made again");
+        self.lost = true;
+    }
+
+    /// Tells a deploy that makes lost layers again from the one that made them first.
+    pub(super) fn repair(&self) -> u64 {
+        self.repair
+    }
+
     /// Takes everything that happened since the last run.
     pub(super) fn advance(
         &mut self,
@@ -155,6 +188,12 @@ impl Rollout {
             self.started = true;
             self.feed(Event::Restarted, now);
             self.want_look = true;
+        }
+        if std::mem::take(&mut self.lost) {
+            self.repair = std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(1, |since| since.as_secs());
+            self.feed(Event::LayerLost, now);
         }
         if let Some(token) = &group.requested
             && self.saved.memory.requested.as_deref() != Some(token)
@@ -188,7 +227,7 @@ impl Rollout {
             match action {
                 Action::Resolve => self.want_look = true,
                 Action::RetryAfter(pause) => {
-                    self.retry_at = Some(now + jitter(pause, &self.key.name))
+                    self.retry_at = Some(now + jitter(pause, &self.key.name));
                 }
                 // Told from the memory, and swept by a task of its own.
                 Action::Keep(_) | Action::Prune(_) => {}

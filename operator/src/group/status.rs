@@ -47,7 +47,7 @@ pub(super) async fn write(
     let told = group.status.clone().unwrap_or_default();
     // What was written last may not have come back through the watch yet.
     let before = state.status.clone().unwrap_or_else(|| told.clone());
-    let status = compute(group, state, &before, result, now());
+    let status = compute(group, state, &before, result, &now());
     if status == told || (state.status.as_ref() == Some(&status) && told == before) {
         state.status = Some(status);
         return Ok(());
@@ -76,7 +76,7 @@ pub(super) async fn write(
         }
     }
     ctx.metrics.wrote("McpGroup", "status");
-    announce(ctx, group, &before, &status).await;
+    announce(ctx, group, &before, &status, result.is_err()).await;
     state.status = Some(status);
     Ok(())
 }
@@ -93,20 +93,18 @@ fn compute(
     state: &State,
     before: &McpGroupStatus,
     result: Result<&Outcome, &Error>,
-    now: Time,
+    now: &Time,
 ) -> McpGroupStatus {
     let generation = group.metadata.generation;
     let view = View::of(state);
     // What is not known in this process yet stays as it was told.
-    let mut status = view
-        .as_ref()
-        .map_or_else(|| before.clone(), |view| view.status());
+    let mut status = view.as_ref().map_or_else(|| before.clone(), View::status);
     status.observed_generation = generation;
     if let Some(invalid) = &state.invalid {
         view::tell_first(&mut status, invalid);
     }
     let conditions = conditions::all(view.as_ref(), result);
-    status.conditions = merge(&before.conditions, conditions, generation, &now);
+    status.conditions = merge(&before.conditions, conditions, generation, now);
     status
 }
 
@@ -139,6 +137,7 @@ async fn announce(
     group: &McpGroup,
     before: &McpGroupStatus,
     after: &McpGroupStatus,
+    failed: bool,
 ) {
     let find = |status: &McpGroupStatus, kind: &str| {
         let found = status
@@ -152,17 +151,22 @@ async fn announce(
             continue;
         };
         let old = find(before, kind);
-        if old.is_some_and(|old| old.status == new.status && old.reason == new.reason) {
+        let same = |old: &Condition| old.status == new.status && old.reason == new.reason;
+        // What is under way is told by the condition; it would only fill the list.
+        if new.status == "Unknown" || old.as_ref().is_some_and(same) {
             continue;
         }
-        let good = (new.status == "True") != (kind == conditions::STALLED);
-        let waits = new.status == "Unknown"
-            || (kind == conditions::READY && !good && before.conditions.is_empty());
+        let was_good = old.is_some_and(|old| old.status == "True");
+        let warning = match kind {
+            conditions::STALLED => true,
+            conditions::DEPLOYED => new.status == "False",
+            _ => failed || (new.status == "False" && was_good),
+        };
         let event = Event {
-            type_: if good || waits {
-                EventType::Normal
-            } else {
+            type_: if warning {
                 EventType::Warning
+            } else {
+                EventType::Normal
             },
             reason: new.reason,
             note: Some(super::rollout::cut(&new.message, 1000)),

@@ -153,8 +153,9 @@ impl Work {
             .retry
             .as_ref()
             .map_or(0, |retry| retry.times);
+        let repair = rollout.repair();
         let request = code.map(|code| {
-            let id = deploy_id(&inputs, &code, times);
+            let id = deploy_id(&inputs, &code, times, repair);
             DeployRequest {
                 job: Box::new(deploy_job::build(group, operator, &id, &revision, &code)),
                 group: group.key.clone(),
@@ -227,9 +228,9 @@ impl Work {
 }
 
 /// Ten hexadecimal digits: the same deploy has the same name over restarts, a further try has another.
-fn deploy_id(inputs: &Inputs, code: &LayerRef, times: u32) -> String {
+fn deploy_id(inputs: &Inputs, code: &LayerRef, times: u32, repair: u64) -> String {
     let text = format!(
-        "{}\0{}\0{}\0{}\0{times}",
+        "{}\0{}\0{}\0{}\0{times}\0{repair}",
         inputs.tree, inputs.runtime, inputs.spec, code.digest
     );
     let mut id = hex::encode(Sha256::digest(text.as_bytes()));
@@ -267,10 +268,11 @@ mod tests {
             digest: "sha256:00".to_owned(),
             size: 1,
         };
-        let id = deploy_id(&inputs("t"), &code, 0);
+        let id = deploy_id(&inputs("t"), &code, 0, 0);
         assert_eq!(id.len(), 10);
-        assert_eq!(id, deploy_id(&inputs("t"), &code, 0));
-        assert_ne!(id, deploy_id(&inputs("t"), &code, 1));
-        assert_ne!(id, deploy_id(&inputs("u"), &code, 0));
+        assert_eq!(id, deploy_id(&inputs("t"), &code, 0, 0));
+        assert_ne!(id, deploy_id(&inputs("t"), &code, 1, 0));
+        assert_ne!(id, deploy_id(&inputs("u"), &code, 0, 0));
+        assert_ne!(id, deploy_id(&inputs("t"), &code, 0, 1));
     }
 }

@@ -220,6 +220,10 @@ pub(crate) mod tests {
         }
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "reads better where it is called"
+    )]
     pub(crate) fn group(extra: serde_json::Value) -> McpGroup {
         let mut spec = json!({
             "source": {"url": "https://git.example/team/tools"},

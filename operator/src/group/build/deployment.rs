@@ -62,7 +62,7 @@ pub(super) fn build(
             }),
             template: PodTemplateSpec {
                 metadata: Some(template_meta(group, zone)),
-                spec: Some(pod_spec(group, operator, image, zone, select)),
+                spec: Some(pod_spec(group, operator, image, zone, &select)),
             },
             ..DeploymentSpec::default()
         }),
@@ -99,7 +99,7 @@ fn pod_spec(
     operator: &Operator,
     image: &str,
     zone: &Zone,
-    select: BTreeMap<String, String>,
+    select: &BTreeMap<String, String>,
 ) -> PodSpec {
     let mut container = pod::container(operator, image, "worker");
     container.args = Some(vec!["serve".to_owned()]);

@@ -21,7 +21,7 @@ impl Rollout {
             Done::Resolved(found) => self.resolved(found, group, now),
             Done::Fetched(revision, stored) => self.fetched(revision, stored, now),
             Done::Deployed(revision, inputs, report) => {
-                self.deployed(revision, inputs, report, now)
+                self.deployed(revision, inputs, report, now);
             }
             Done::Reloaded(inputs, Ok(_)) => {
                 self.setback = None;

@@ -289,3 +289,23 @@ async fn a_suspended_group_does_not_look() {
     assert!(!rollout.want_look);
     assert_eq!(rollout.next_timer(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn layers_that_are_gone_are_made_again_by_another_job() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    assert_eq!(rollout.looks_for(false), None);
+    serve(&mut rollout, &group, "1", "t1");
+    // Looked for when a pod asked in vain, not at every run.
+    assert_eq!(rollout.looks_for(false), None);
+    assert_eq!(rollout.looks_for(true).unwrap().code, code("t1"));
+    let before = rollout.repair();
+    rollout.lost();
+    run(&mut rollout, &group);
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Fetch(_))
+    ));
+    assert_ne!(rollout.repair(), before);
+    assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+}

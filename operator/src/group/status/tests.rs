@@ -51,7 +51,7 @@ fn serving(zone: ZoneView) -> State {
 
 fn told(state: &State, before: &McpGroupStatus, second: i64) -> (Outcome, McpGroupStatus) {
     let outcome = View::of(state).unwrap().outcome();
-    let status = compute(&group(json!({})), state, before, Ok(&outcome), at(second));
+    let status = compute(&group(json!({})), state, before, Ok(&outcome), &at(second));
     (outcome, status)
 }
 
@@ -167,7 +167,13 @@ async fn a_missing_secret_is_told_once_and_what_serves_stays_told() {
     };
     let mut status = McpGroupStatus::default();
     for second in 10..13 {
-        status = compute(&group(json!({})), &state, &status, Ok(&outcome), at(second));
+        status = compute(
+            &group(json!({})),
+            &state,
+            &status,
+            Ok(&outcome),
+            &at(second),
+        );
     }
     assert_eq!(
         says(&status, "Ready"),
@@ -185,7 +191,13 @@ async fn a_missing_secret_is_told_once_and_what_serves_stays_told() {
         ..State::default()
     };
     for second in 13..15 {
-        status = compute(&group(json!({})), &blank, &status, Ok(&outcome), at(second));
+        status = compute(
+            &group(json!({})),
+            &blank,
+            &status,
+            Ok(&outcome),
+            &at(second),
+        );
     }
     assert_eq!((status.errors.len(), status.errors_total), (1, Some(1)));
 }

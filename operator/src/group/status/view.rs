@@ -327,22 +327,18 @@ impl<'a> View<'a> {
             )));
         }
         first.extend(self.faults.iter().cloned());
-        let subject = match self.memory.observed_failure() {
-            Some(failed) => match self.rollout.known(&failed.inputs) {
+        let subject = if let Some(failed) = self.memory.observed_failure() {
+            let known = self.rollout.known(&failed.inputs);
+            let known = known.filter(|known| !known.errors.is_empty());
+            if known.is_none() {
                 // It deployed well and failed later, or no report came.
-                Some(known) if !known.errors.is_empty() => Some(known),
-                _ => {
-                    first.push(entry(&Finding::group(
-                        failed.reason,
-                        failed.message.clone(),
-                    )));
-                    None
-                }
-            },
-            None => {
-                let serving = self.memory.serving.as_ref();
-                serving.and_then(|serving| self.rollout.known(&serving.inputs))
+                let finding = Finding::group(failed.reason, failed.message.clone());
+                first.push(entry(&finding));
             }
+            known
+        } else {
+            let serving = self.memory.serving.as_ref();
+            serving.and_then(|serving| self.rollout.known(&serving.inputs))
         };
         let before = u32::try_from(first.len()).unwrap_or(u32::MAX);
         let total = subject.map_or(0, |known| known.errors_total);
