@@ -19,12 +19,15 @@ done < <($cluster tiers)
 
 (cd e2e/cluster && GOWORK=off go vet ./... && GOWORK=off go test ./...)
 
-nextest=("$cache/tools/bin/cargo-nextest" nextest run --package ramen-e2e --profile ci
-  --tool-config-file "ramen:$PWD/e2e/nextest.toml")
-"${nextest[@]}" --no-run
+# Built here and only run in there: cargo would look for a network, and wait for other builds while a cluster idles.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+nextest=$cache/tools/bin/cargo-nextest
+cargo metadata --format-version 1 >"$scratch/cargo.json"
+"$nextest" nextest list --package ramen-e2e --list-type binaries-only --message-format json >"$scratch/binaries.json"
 
 if ! $cluster status >/dev/null 2>&1; then
-  trap '$cluster down' EXIT
+  trap 'rm -rf "$scratch"; $cluster down' EXIT
   # An interrupt ends the script, and the trap above must still run.
   trap 'exit 130' INT TERM
 fi
@@ -35,6 +38,6 @@ fi
 filter='test(/^t2::/)'
 [ "$tier" -ge 3 ] && filter="$filter + test(/^t3::/)"
 [ "$tier" -ge 4 ] && filter="$filter + test(/^t4::/)"
-# Inside the namespaces a test reaches pods by their address, and pods reach what a test serves. No network but the
-# cluster's is there, so cargo must not look for one.
-$cluster exec -- env CARGO_NET_OFFLINE=true "${nextest[@]}" --run-ignored only -E "$filter" "$@"
+# Inside the namespaces a test reaches pods by their address, and pods reach what a test serves.
+$cluster exec -- "$nextest" nextest run --cargo-metadata "$scratch/cargo.json" --binaries-metadata "$scratch/binaries.json" \
+  --profile ci --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only -E "$filter" "$@"
