@@ -186,6 +186,8 @@ fn requirement(text: &str) -> Result<Word, String> {
     let is_url = text.contains("://");
     let (body, marker) = split_marker(&text, is_url);
     let (body, marker) = (body.trim(), marker.trim());
+    // Directly behind the `;` it was no word of its own above, but it becomes one in our text.
+    refuse_option(marker)?;
     let marker = if marker.is_empty() {
         String::new()
     } else {
@@ -244,14 +246,8 @@ fn take_hashes(text: &str) -> Result<(String, BTreeSet<String>), String> {
         let value = match word.strip_prefix("--hash") {
             Some("") => words.next().unwrap_or_default(),
             Some(value) if value.starts_with('=') => &value[1..],
-            // Nothing that the installer could take for an option of its own.
-            _ if word.starts_with('-') => {
-                let name = word.split('=').next().unwrap_or(word);
-                return Err(format!(
-                    "`{name}` is not allowed after a requirement; only --hash is"
-                ));
-            }
             _ => {
+                refuse_option(word)?;
                 if !rest.is_empty() {
                     rest.push(' ');
                 }
@@ -273,6 +269,18 @@ fn take_hashes(text: &str) -> Result<(String, BTreeSet<String>), String> {
         hashes.insert(value.to_ascii_lowercase());
     }
     Ok((rest, hashes))
+}
+
+/// Nothing that the installer could take for an option of its own.
+fn refuse_option(text: &str) -> Result<(), String> {
+    if !text.starts_with('-') {
+        return Ok(());
+    }
+    let end = text.find(|c: char| c == '=' || c.is_whitespace());
+    let name = &text[..end.unwrap_or(text.len())];
+    Err(format!(
+        "`{name}` is not allowed after a requirement; only --hash is"
+    ))
 }
 
 fn is_hex(text: &str) -> bool {

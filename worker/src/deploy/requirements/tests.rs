@@ -310,6 +310,8 @@ fn nothing_after_a_requirement_reaches_the_installer_as_an_option() {
         "alpha ; python_version > '3' -i https://evil.test",
         "tiny @ https://files.test/tiny-1.0-py3-none-any.whl -f x",
         "./tiny-1.0-py3-none-any.whl -f x",
+        "alpha;--pre",
+        "alpha;-i evil",
     ] {
         assert!(
             only_error(line).contains("is not allowed after a requirement"),
