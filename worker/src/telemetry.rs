@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::ExporterBuildError;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use ramen_mcp::meta::TraceContext;
@@ -35,10 +36,10 @@ pub fn start(filter: &str) -> Telemetry {
             .with_current_span(false)
             .boxed()
     };
-    let traces = if config::traces_wanted() {
-        exporter()
-    } else {
-        None
+    let (traces, fault) = match config::traces_wanted().then(exporter) {
+        None => (None, None),
+        Some(Ok(provider)) => (Some(provider), None),
+        Some(Err(error)) => (None, Some(error)),
     };
     let spans = traces.as_ref().map(|provider| {
         tracing_opentelemetry::layer()
@@ -50,31 +51,24 @@ pub fn start(filter: &str) -> Telemetry {
         .with(lines.with_filter(filter()))
         .with(spans)
         .try_init();
+    if let Some(error) = fault {
+        // A worker without traces still serves.
+        tracing::error!(%error, "traces are not exported");
+    }
     Telemetry { traces }
 }
 
-fn exporter() -> Option<SdkTracerProvider> {
+fn exporter() -> Result<SdkTracerProvider, ExporterBuildError> {
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
+        .build()?;
+    let resource = opentelemetry_sdk::Resource::builder()
+        .with_service_name("ramen-worker")
         .build();
-    match exporter {
-        Ok(exporter) => {
-            let resource = opentelemetry_sdk::Resource::builder()
-                .with_service_name("ramen-worker")
-                .build();
-            Some(
-                SdkTracerProvider::builder()
-                    .with_batch_exporter(exporter)
-                    .with_resource(resource)
-                    .build(),
-            )
-        }
-        Err(error) => {
-            // Logging is not up yet, and a worker without traces still serves.
-            drop(error);
-            None
-        }
-    }
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource)
+        .build())
 }
 
 /// Makes the caller's trace the parent of a span that is exported.
