@@ -12,6 +12,7 @@ const SOURCES: &[(&str, &str)] = &[
         "worker/src/names.rs",
     ),
     ("The `ramen` command", "cli/src/names.rs"),
+    ("The operator: `ramen-operator`", "operator/src/names.rs"),
 ];
 const HEAD: &str = "# Environment\n\n<!-- Written by `cargo xtask gen` from the names.rs of each program. Do not edit. -->\n\n\
 Most have a flag too, named in the help of the command; the flag wins.\n";
