@@ -340,6 +340,21 @@ fn stamp_of(file: &Path) -> Option<(u64, u64, i64, i64)> {
     Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
 
+/// Lets the threads take memory from few heaps, not each from one of its own: a reload touches all
+/// threads in turn, and each heap would keep its own pieces of every generation.
+fn share_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let heaps = i32::try_from(cores / 2).unwrap_or(i32::MAX).max(1);
+        // SAFETY: may be called at any time, by any thread.
+        #[expect(unsafe_code, reason = "the C library is told so only here")]
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, heaps);
+        }
+    }
+}
+
 /// Runs `serve` until it is told to stop.
 #[must_use]
 pub fn run(args: ServeArgs) -> ExitCode {
@@ -350,6 +365,7 @@ pub fn run(args: ServeArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    share_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()

@@ -15,9 +15,9 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::{RecvFlags, SendFlags, sockopt},
+    net::{RecvFlags, SendFlags},
 };
 
 /// Where the front puts its end.
@@ -31,7 +31,10 @@ const GATHER_BYTES: usize = 32 * 1024;
 pub(crate) const KEEP: usize = 256 * 1024;
 /// How long a read waits before it asks again. User code that closes the socket does not wake the
 /// thread that reads it: without this the host would hang half dead until the front gave up on it.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// Set in a forked child: it has no channel and must end instead of answering.
 pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
@@ -98,8 +101,6 @@ impl Channel {
             libc::close(STARTED_WITH);
             OwnedFd::from_raw_fd(fd)
         };
-        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(LOOK_AGAIN))
-            .map_err(|error| format!("the socket cannot be prepared: {error}"))?;
         FD.store(fd.as_raw_fd(), Ordering::SeqCst);
         Ok(Self {
             fd,
@@ -109,11 +110,19 @@ impl Channel {
     }
 
     /// Reads at least one byte; 0 = the front is gone.
+    ///
+    /// It waits in `poll`: a thread that waits in `recv` is also woken when the front takes a reply,
+    /// because that makes room to send, and a call would cost two changes of threads instead of one.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
+            match rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((read, _)) => return Ok(read),
-                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::AGAIN) => {
+                    let mut polled = [PollFd::new(&self.fd, PollFlags::IN)];
+                    // What it says does not matter: the next read tells.
+                    let _ = poll(&mut polled, Some(&LOOK_AGAIN));
+                }
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

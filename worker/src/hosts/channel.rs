@@ -7,18 +7,20 @@
 //! slot that the host still uses.
 
 mod ladder;
+mod reading;
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ramen_frame::{Decoder, FrameError, FromHost, Load, Log, Progress, Stats, Status, ToHost};
+use ramen_frame::{FrameError, Load, Log, Progress, Stats, Status, ToHost};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::fate::{CallError, Death};
 use super::socket::Socket;
+use reading::Incoming;
 
 /// Most bytes that wait for a host that does not read.
 const MAX_BACKLOG: usize = 64 * 1024 * 1024;
@@ -56,12 +58,31 @@ pub struct CallOptions {
 
 /// What is told of a host's calls.
 pub(super) trait Observer: Send + Sync {
-    /// So many calls ended in `channel`'s host.
-    fn freed(&self, channel: &Channel, calls: usize);
+    /// These calls ended in `channel`'s host.
+    fn freed(&self, channel: &Channel, calls: Ended);
+    /// A call of this package was answered so long after it was sent.
+    fn took(&self, package: u32, time: Duration);
     /// The host gets no new calls any more; it will be ended soon.
     fn condemned(&self, channel: &Channel);
     /// The host ended while these packages ran, each with whether its caller had left.
     fn ended(&self, channel: &Channel, death: &Death, running: &[(u32, bool)]);
+}
+
+/// Calls that ended.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) calls: usize,
+    /// Those among them that counted as slow.
+    pub(super) slow: usize,
+}
+
+impl Ended {
+    pub(super) fn one(slow: bool) -> Self {
+        Self {
+            calls: 1,
+            slow: usize::from(slow),
+        }
+    }
 }
 
 /// What only a load or a `STATS` waits for.
@@ -76,6 +97,10 @@ pub(super) struct Pending {
     options: CallOptions,
     package: u32,
     call: u64,
+    /// When it was sent to a host.
+    sent: Option<Instant>,
+    /// Whether it counts as slow where hosts are chosen.
+    pub(super) slow: bool,
     left: Option<Left>,
 }
 
@@ -94,6 +119,8 @@ impl Pending {
                 options,
                 package,
                 call: 0,
+                sent: None,
+                slow: false,
                 left: None,
             },
             answer,
@@ -134,6 +161,7 @@ impl Table {
         self.running += 1;
         let call = (u64::from(self.serial) << 32) | u64::from(index);
         pending.call = call;
+        pending.sent = Some(Instant::now());
         if let Some(entry) = self.entries.get_mut(index as usize) {
             *entry = Some(pending);
         }
@@ -169,6 +197,7 @@ struct Out {
 
 pub(super) struct Channel {
     socket: Socket,
+    incoming: Mutex<Incoming>,
     out: Mutex<Out>,
     table: Mutex<Table>,
     blocked: Notify,
@@ -181,6 +210,7 @@ impl Channel {
     pub(super) fn new(socket: Socket) -> Self {
         Self {
             socket,
+            incoming: Mutex::default(),
             out: Mutex::default(),
             table: Mutex::default(),
             blocked: Notify::new(),
@@ -213,6 +243,18 @@ impl Channel {
             (None, _) => table.last,
             _ => None,
         }
+    }
+
+    /// Counts the calls that were sent before `at` as slow; how many did not count so before.
+    pub(super) fn mark_slow(&self, at: Instant) -> usize {
+        let mut marked = 0;
+        for pending in lock(&self.table).entries.iter_mut().flatten() {
+            if !pending.slow && pending.sent.is_some_and(|sent| sent <= at) {
+                pending.slow = true;
+                marked += 1;
+            }
+        }
+        marked
     }
 
     pub(super) fn is_condemned(&self) -> bool {
@@ -339,83 +381,6 @@ impl Channel {
         }
     }
 
-    /// Reads frames until the channel ends; says why it ended.
-    pub(super) async fn read(&self, control: mpsc::UnboundedSender<Control>) -> String {
-        let mut decoder = Decoder::new();
-        loop {
-            let buffer = decoder.buffer_mut();
-            if buffer.is_empty() {
-                buffer.shrink_to(KEEP_BUFFER);
-            }
-            buffer.reserve(16 * 1024);
-            match self.socket.read(buffer).await {
-                Ok(0) => return "closed by the host".into(),
-                Ok(_) => {}
-                Err(error) => return format!("cannot be read: {error}"),
-            }
-            if let Err(error) = self.take_frames(&mut decoder, &control) {
-                return error.to_string();
-            }
-        }
-    }
-
-    fn take_frames(
-        &self,
-        decoder: &mut Decoder,
-        control: &mpsc::UnboundedSender<Control>,
-    ) -> Result<(), FrameError> {
-        let mut ended = 0;
-        let mut outcome = Ok(());
-        loop {
-            let frame = match decoder.next_frame() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => break,
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
-            };
-            match FromHost::parse(frame) {
-                Ok(FromHost::Result {
-                    call,
-                    status,
-                    payload,
-                }) => {
-                    let pending = lock(&self.table).remove(call);
-                    if let Some(pending) = pending {
-                        ended += 1;
-                        let payload = Bytes::copy_from_slice(payload);
-                        // A caller that left is not told.
-                        let _ = pending.reply.send(Ok(Reply { status, payload }));
-                    }
-                }
-                Ok(FromHost::Progress { call, update }) => {
-                    self.event(call, HostEvent::Progress(update));
-                }
-                Ok(FromHost::Log { call, entry }) => self.event(call, HostEvent::Log(entry)),
-                Ok(FromHost::Importing(importing)) => {
-                    let _ = control.send(Control::Importing(importing.id));
-                }
-                Ok(FromHost::Loaded(loaded)) => {
-                    let _ = control.send(Control::Loaded(loaded));
-                }
-                Ok(FromHost::Stats(stats)) => {
-                    let _ = control.send(Control::Stats(stats));
-                }
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
-            }
-        }
-        if ended > 0
-            && let Some(observer) = self.observer()
-        {
-            observer.freed(self, ended);
-        }
-        outcome
-    }
-
     fn event(&self, call: u64, event: HostEvent) {
         let sender = lock(&self.table)
             .get(call)
@@ -428,6 +393,8 @@ impl Channel {
 
     /// No more calls; those that ran get `error`.
     pub(super) fn close(&self, death: &Death, error: &CallError) {
+        // The task that reads may have been ended before it could do this.
+        lock(&self.incoming).control = None;
         let entries = {
             let mut table = lock(&self.table);
             table.closed = Some(death.clone());

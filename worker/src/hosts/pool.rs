@@ -1,10 +1,12 @@
 //! The hosts of one generation: who gets a call, what waits, and what is replaced.
 //!
-//! A call goes to the ready host with the fewest calls in flight, never more than `threads` to one.
+//! A call goes to the ready host with the fewest calls in flight, never more than `threads` to one;
+//! a slow call counts as several, so that quick ones stay out of its way.
 //! While all are full it waits here, in order, and is sent by the task that reads the answer which
 //! makes room: no hand-over in between. How many may wait is bounded by `RAMEN_MAX_INFLIGHT`.
 
 mod breaker;
+mod pace;
 mod seat;
 mod state;
 
@@ -17,10 +19,11 @@ use bytes::Bytes;
 use ramen_frame::{Load, Loaded};
 use tokio::sync::{Notify, watch};
 
-use super::channel::{Answer, CallOptions, Channel, Observer, Pending, Reply, lock};
+use super::channel::{Answer, CallOptions, Channel, Ended, Observer, Pending, Reply, lock};
 use super::fate::{CallError, Death, HostError};
 use super::process::{HostProcess, HostSpec, LoadLimits};
 use breaker::Breaker;
+use pace::{Kind, Pace};
 use state::{Seat, State};
 
 /// What is told of hosts that ended, for the metrics.
@@ -93,6 +96,7 @@ pub struct SeatStatus {
 pub struct Pool {
     spec: Arc<PoolSpec>,
     state: Mutex<State>,
+    pace: Pace,
     /// Wakes each seat when its host is to be replaced.
     replace: Vec<Arc<Notify>>,
     draining: AtomicBool,
@@ -153,8 +157,11 @@ impl Pool {
             return Err(error);
         }
         let seats = (0..count).map(|_| Seat::default()).collect();
+        let ids = spec.load.packages.iter().map(|package| package.id);
+        let pace = Pace::new(ids.max().map_or(0, |last| last as usize + 1));
         let pool = Arc::new(Self {
             spec: Arc::new(spec),
+            pace,
             state: Mutex::new(State {
                 seats,
                 queue: VecDeque::new(),
@@ -186,7 +193,9 @@ impl Pool {
         arguments: Bytes,
         options: CallOptions,
     ) -> Result<PoolCall, PoolCallError> {
-        let (pending, answer) = Pending::new(package, options);
+        let (mut pending, answer) = Pending::new(package, options);
+        let kind = self.pace.kind(package);
+        pending.slow = kind == Kind::Slow;
         {
             let mut state = lock(&self.state);
             if !state.breaker.is_empty()
@@ -194,10 +203,14 @@ impl Pool {
             {
                 return Err(PoolCallError::Paused(pause));
             }
-            match state.pick(self.spec.threads) {
-                Some(host) => {
+            match state.pick(self.spec.threads, kind) {
+                Some((host, alone)) => {
                     drop(state);
                     self.send(&host, pending, arguments);
+                    if let Some(time) = self.pace.linger(package, alone) {
+                        let found = host.channel().linger(Instant::now() + time);
+                        self.pace.lingered(found);
+                    }
                 }
                 None if state.hopeless() => return Err(PoolCallError::NoHost),
                 None => state.queue.push_back((pending, arguments)),
@@ -211,6 +224,7 @@ impl Pool {
     }
 
     fn send(&self, host: &HostProcess, pending: Pending, arguments: Bytes) {
+        let one = Ended::one(pending.slow);
         match host.channel().submit(pending, &arguments) {
             Ok(()) => {}
             // It died a moment ago and its seat is about to be emptied: another one takes the call.
@@ -218,7 +232,7 @@ impl Pool {
                 lock(&self.state).queue.push_front((pending, arguments));
                 self.fill();
             }
-            Err((None, _)) => self.freed(host.channel(), 1),
+            Err((None, _)) => self.freed(host.channel(), one),
         }
     }
 
@@ -228,7 +242,7 @@ impl Pool {
             let (host, calls) = {
                 let mut state = lock(&self.state);
                 state.queue.retain(|(pending, _)| !pending.is_abandoned());
-                let Some((index, room)) = state.roomiest(self.spec.threads) else {
+                let Some((index, room)) = state.roomiest(self.spec.threads, 1) else {
                     return;
                 };
                 let count = room.min(state.queue.len());
@@ -240,6 +254,7 @@ impl Pool {
                     return;
                 };
                 seat.running += count;
+                seat.slow += calls.iter().filter(|(pending, _)| pending.slow).count();
                 (seat.host.clone(), calls)
             };
             let Some(host) = host else { return };
@@ -291,6 +306,7 @@ impl Pool {
             if let Some(seat) = state.seats.get_mut(index) {
                 seat.host = Some(host);
                 seat.running = 0;
+                seat.slow = 0;
                 seat.served = 0;
                 seat.failures = 0;
             }
@@ -306,6 +322,7 @@ impl Pool {
             let mut state = lock(&self.state);
             let host = state.seats.get_mut(index).and_then(|seat| {
                 seat.running = 0;
+                seat.slow = 0;
                 seat.restarts += 1;
                 seat.host.take()
             });
@@ -416,14 +433,15 @@ impl Pool {
 }
 
 impl Observer for Pool {
-    fn freed(&self, channel: &Channel, calls: usize) {
+    fn freed(&self, channel: &Channel, ended: Ended) {
         let max = self.spec.max_calls;
         let (more, recycle) = {
             let mut state = lock(&self.state);
             let recycle = state.seat_of(channel).and_then(|(index, seat)| {
-                seat.running = seat.running.saturating_sub(calls);
+                seat.running = seat.running.saturating_sub(ended.calls);
+                seat.slow = seat.slow.saturating_sub(ended.slow);
                 let before = seat.served;
-                seat.served += calls as u64;
+                seat.served += ended.calls as u64;
                 (max > 0 && before < max && seat.served >= max).then_some(index)
             });
             (!state.queue.is_empty(), recycle)
@@ -436,6 +454,10 @@ impl Observer for Pool {
         } else if self.draining.load(Ordering::Acquire) {
             self.wake_if_idle();
         }
+    }
+
+    fn took(&self, package: u32, time: Duration) {
+        self.pace.took(package, time);
     }
 
     fn condemned(&self, channel: &Channel) {

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{SendFlags, send};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 /// Watches a descriptor of ours for one kind of event.
 pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
@@ -32,25 +32,44 @@ impl Socket {
         })
     }
 
-    /// Appends what is there to `buffer`, as far as its capacity goes; 0 at the end. One reader at a
-    /// time.
-    pub(super) async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    /// Waits until there may be something to read.
+    pub(super) async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.fd.readable().await
+    }
+
+    /// Appends what is there to `buffer`, as far as its capacity goes; 0 at the end, `None` when
+    /// nothing is there. One reader at a time.
+    pub(super) fn read(
+        &self,
+        ready: &mut AsyncFdReadyGuard<'_, OwnedFd>,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Option<usize>> {
+        let room = buffer.capacity() - buffer.len();
+        let read = self.try_read(buffer)?;
+        if read.is_none_or(|read| 0 < read && read < room) {
+            // Drained; more that came meanwhile is another event.
+            ready.clear_ready();
+        }
+        Ok(read)
+    }
+
+    /// As `read`, by whoever looks without waiting.
+    pub(super) fn try_read(&self, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
         loop {
-            let mut ready = self.fd.readable().await?;
-            let room = buffer.capacity() - buffer.len();
-            match rustix::io::read(self.fd.get_ref(), rustix::buffer::spare_capacity(buffer)) {
-                Ok(read) => {
-                    if read < room {
-                        // Drained; more that came meanwhile is another event.
-                        ready.clear_ready();
-                    }
-                    return Ok(read);
-                }
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+            let spare = rustix::buffer::spare_capacity(buffer);
+            match rustix::io::read(self.fd.get_ref(), spare) {
+                Ok(read) => return Ok(Some(read)),
+                Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Ends the connection both ways; its reader sees the end.
+    pub(super) fn shut_down(&self) {
+        // A socket that is gone is shut down.
+        let _ = rustix::net::shutdown(self.fd.get_ref(), rustix::net::Shutdown::Both);
     }
 
     /// Writes what the peer has room for.
@@ -78,6 +97,15 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
+    async fn read(socket: &Socket, buffer: &mut Vec<u8>) -> usize {
+        loop {
+            let mut ready = socket.readable().await.unwrap();
+            if let Some(read) = socket.read(&mut ready, buffer).unwrap() {
+                return read;
+            }
+        }
+    }
+
     #[tokio::test]
     async fn bytes_come_through_both_ways_also_when_the_peer_is_slow() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -85,9 +113,9 @@ mod tests {
         let socket = Socket::new(ours.into()).unwrap();
         theirs.write_all(b"hello").unwrap();
         let mut buffer = Vec::with_capacity(3);
-        assert_eq!(socket.read(&mut buffer).await.unwrap(), 3);
+        assert_eq!(read(&socket, &mut buffer).await, 3);
         buffer.reserve(100);
-        assert_eq!(socket.read(&mut buffer).await.unwrap(), 2);
+        assert_eq!(read(&socket, &mut buffer).await, 2);
         assert_eq!(buffer, b"hello");
 
         let big = vec![7; 4 << 20];
@@ -108,10 +136,6 @@ mod tests {
         };
         socket.when_writable(write).await.unwrap();
         assert_eq!(peer.join().unwrap(), big);
-        assert_eq!(
-            socket.read(&mut buffer).await.unwrap(),
-            0,
-            "the peer is gone"
-        );
+        assert_eq!(read(&socket, &mut buffer).await, 0, "the peer is gone");
     }
 }

@@ -13,6 +13,9 @@ use std::sync::{OnceLock, mpsc};
 
 use tokio::sync::oneshot;
 
+/// How much hosts stand back behind the front: it hands over calls and answers, and tells who asks
+/// whether the worker is well, while tools burn all the CPU there is.
+const NICE: i32 = 5;
 /// The host's end of the channel.
 const CHANNEL_FD: i32 = 3;
 
@@ -87,6 +90,8 @@ fn start(order: Order) -> io::Result<Child> {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             rustix::thread::set_no_new_privs(true)?;
+            // Where it may not, they stay level.
+            libc::nice(NICE);
             let done = if fd == CHANNEL_FD {
                 libc::fcntl(fd, libc::F_SETFD, 0)
             } else {
