@@ -38,14 +38,12 @@ pub(crate) fn run(args: &CallArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn call(args: &CallArgs, upstream: &Upstream) -> Result<ExitCode, Failure> {
-    let arguments = match &args.json {
-        Some(text) => object(text)?,
-        // Without arguments there is nothing to type.
-        None if args.arguments.is_empty() => "{}".to_owned(),
-        None => {
-            let schema = schema(upstream, &args.tool).await?;
-            arguments(&args.arguments, &schema)?
-        }
+    let arguments = if let Some(text) = &args.json {
+        object(text)?
+    } else {
+        // Also without arguments: a tool that is not there is told with those that are.
+        let schema = schema(upstream, &args.tool).await?;
+        arguments(&args.arguments, &schema)?
     };
     let name = Value::from(args.tool.as_str());
     let params = format!(r#"{{"name":{name},"arguments":{arguments}}}"#);
@@ -93,6 +91,9 @@ fn arguments(items: &[String], schema: &Value) -> Result<String, Failure> {
             }
             None => (name, typed(name, value, &schema["properties"][name])?),
         };
+        if name.is_empty() {
+            return Err(Failure::usage(format!("{item:?} has no name before `=`")));
+        }
         if out.iter().any(|(known, _)| known == name) {
             return Err(Failure::usage(format!("{name} is given twice")));
         }
@@ -242,6 +243,7 @@ mod tests {
         );
         assert!(build(&["b=yes"], &schema).is_err());
         assert!(build(&["n"], &schema).is_err());
+        assert!(build(&["=1"], &schema).unwrap_err().contains("no name"));
         assert!(
             build(&["n=1", "n=2"], &schema)
                 .unwrap_err()

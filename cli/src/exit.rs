@@ -12,7 +12,7 @@ pub const TABLE: &[(u8, &str)] = &[
     ),
     (
         2,
-        "wrong usage: flags, files named by flags, or a spec that does not validate",
+        "wrong usage: flags, arguments of a tool, files named by flags, or a spec that does not validate",
     ),
     (
         3,
@@ -25,7 +25,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (5, "call: the tool answered with an error"),
     (
         6,
-        "call, ls: the worker cannot be reached or refused the call",
+        "call, ls, bridge: there is no worker, it cannot be reached or it refused the call",
     ),
 ];
 

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use crate::exit::Failure;
 use crate::upstream::{Upstream, code_name};
 
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow, default)]
@@ -29,22 +32,27 @@ pub(crate) async fn request(
 ) -> Result<Box<RawValue>, Failure> {
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
     let reply = upstream.call(body.into()).await.map_err(|status| {
-        Failure::transport(format!(
-            "{}: {} ({})",
-            code_name(status.code()),
-            status.message(),
-            upstream.address()
-        ))
+        let (code, message) = (code_name(status.code()), status.message());
+        let address = upstream.address();
+        Failure::transport(if message.contains(address) {
+            format!("{code}: {message}")
+        } else {
+            format!("{code}: {message} ({address})")
+        })
     })?;
     let answer: Answer<'_> = serde_json::from_slice(&reply)
         .map_err(|error| Failure::error(format!("the worker's answer is no JSON-RPC: {error}")))?;
     match answer {
         Answer {
             error: Some(error), ..
-        } => Err(Failure::error(format!(
-            "{} (code {})",
-            error.message, error.code
-        ))),
+        } => {
+            let message = format!("{} (code {})", error.message, error.code);
+            Err(match error.code {
+                // What was asked for is not there, or not so: as when it is seen before it is sent.
+                METHOD_NOT_FOUND | INVALID_PARAMS => Failure::usage(message),
+                _ => Failure::error(message),
+            })
+        }
         Answer {
             result: Some(result),
             ..

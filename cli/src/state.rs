@@ -126,8 +126,8 @@ impl StateDir {
                 address: address.grpc.clone(),
                 key_file: info.key_file.clone(),
             }),
-            [] => Err(Failure::usage(format!(
-                "no running `ramen up` serves {}: start one, or name a worker with --target",
+            [] => Err(Failure::transport(format!(
+                "no running `ramen up` serves {}: start one (`ramen up DIR`), or name a worker with --target",
                 wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}"))
             ))),
             several => {

@@ -30,7 +30,7 @@ mod group;
 mod keys;
 mod machine;
 mod source;
-mod spec;
+pub(crate) mod spec;
 mod status;
 mod watch;
 mod worker;
@@ -206,6 +206,10 @@ impl Groups {
     async fn apply(&mut self, plan: Plan, board: &mut Board) {
         for remark in &plan.remarks {
             board.remark(remark);
+        }
+        let faulty = plan.faulty.iter().map(|(key, _)| key);
+        for key in plan.groups.iter().map(|spec| &spec.key).chain(faulty) {
+            board.expect(&key.1);
         }
         let mut left = std::mem::take(&mut self.running);
         for (key, faults) in plan.faulty {

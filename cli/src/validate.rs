@@ -12,6 +12,7 @@ use crate::exit::Failure;
 use crate::output::{self, Colour, OutputArg, paint};
 use crate::state::StateDir;
 use crate::up::deploy::{Code, Job};
+use crate::up::spec::group_of_folder;
 use crate::worker_bin;
 
 /// `ramen validate`.
@@ -68,7 +69,7 @@ fn scan(dir: &Path) -> Report {
         revision: None,
         tree: None,
         python: None,
-        group: None,
+        group: Some(group_of_folder(dir)),
         code: None,
         deps: None,
         packages: group.packages,
@@ -93,7 +94,8 @@ fn deploy(args: &ValidateArgs, worker: PathBuf) -> Result<Report, Failure> {
         store: state.store(),
         cache: state.cache(),
         out: out.path().to_owned(),
-        group: None,
+        // As `ramen up` names it: secrets belong to a group, and golden calls may use them.
+        group: Some(group_of_folder(&args.dir)),
         revision: None,
         python: args.python.clone(),
         no_install: args.no_install,
@@ -138,13 +140,23 @@ fn text(report: &Report) -> String {
         0 => String::new(),
         all => format!(", {} of {all} golden calls passed", report.golden.passed),
     };
+    let packages = report.packages.len();
+    let served = match report.outcome {
+        // Each package may be in order, and the revision fails for its requirements or golden calls.
+        Outcome::Failed => format!("nothing would serve, {ok} of {packages} packages in order"),
+        Outcome::Ok | Outcome::Partial => format!("{ok} of {packages} packages serve"),
+    };
     lines.push(format!(
-        "{verdict}: {ok} of {} packages serve, {} errors, {} warnings{golden}",
-        report.packages.len(),
-        report.errors.len(),
-        report.warnings.len()
+        "{verdict}: {served}, {}, {}{golden}",
+        counted(report.errors.len(), "error"),
+        counted(report.warnings.len(), "warning")
     ));
     lines.join("\n")
+}
+
+/// `1 error`, `2 errors`.
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// The errors and warnings list, each entry with its fix.
@@ -165,4 +177,34 @@ pub(crate) fn findings(errors: &[Finding], warnings: &[Finding], colour: bool) -
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_verdict_does_not_say_that_packages_serve() {
+        let dir = tempfile::tempdir().unwrap();
+        let group = dir.path().join("Sales Desk");
+        let tool = group.join("mcp/tools/hello");
+        std::fs::create_dir_all(&tool).unwrap();
+        std::fs::write(tool.join("hello.py"), "def hello(): pass\n").unwrap();
+        std::fs::write(
+            tool.join("hello.json"),
+            r#"{"type": "tool", "name": "hello", "description": "d", "callable": "hello"}"#,
+        )
+        .unwrap();
+        let mut report = scan(&group);
+        assert_eq!(report.group.as_deref(), Some("sales-desk"));
+        assert_eq!(
+            text(&report),
+            "ok: 1 of 1 packages serve, 0 errors, 0 warnings"
+        );
+        report.outcome = Outcome::Failed;
+        assert_eq!(
+            text(&report),
+            "failed: nothing would serve, 1 of 1 packages in order, 0 errors, 0 warnings"
+        );
+    }
 }

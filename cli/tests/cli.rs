@@ -75,7 +75,7 @@ fn commands_without_a_running_up_say_what_to_do() {
         &["call", "a", "--state-dir", "/nonexistent"],
     ] {
         let output = ramen(args);
-        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(output.status.code(), Some(6));
         assert!(
             String::from_utf8(output.stderr)
                 .unwrap()

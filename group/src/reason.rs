@@ -139,7 +139,7 @@ reasons! {
         DescriptorMissing: "The folder has no `<name>.json`.",
             "Add the descriptor, named like the folder, or remove the folder.";
         DescriptorInvalid: "`<name>.json` is not valid JSON, or a field of it is not what the contract asks for.",
-            "Go to the line and column of the entry. `tests/fixtures/proto.schema.json` is the schema; editors can check against it.";
+            "Go to the line and column of the entry. `docs/reference/contract.md` says what each field takes.";
         CodeMissing: "The folder has no `<name>.py`.",
             "Add the file, named like the folder.";
         SkillMissing: "A prompt's `SKILL.md` is missing or empty.",
@@ -175,7 +175,7 @@ reasons! {
         RequirementsInvalid: "A line of `requirements.txt` cannot be used.",
             "Correct the line; `docs/reference/requirements.md` lists what is allowed.";
         RequirementsUnsatisfiable: "No set of versions fits all requirements.",
-            "Loosen one of the pins that the message names.";
+            "Correct the name that was not found, or loosen one of the pins that the message names.";
         HashMismatch: "A downloaded package does not have the pinned hash.",
             "Do not ignore this. Compare with the index, then correct the hash.";
         IndexUnreachable: "The package index could not be reached.",
@@ -185,7 +185,7 @@ reasons! {
         InstallTimeout: "Resolving or installing took longer than the deadline.",
             "Pin exact versions, so that the resolver need not search.";
         InstallerMissing: "The program `uv` was not found.",
-            "Install it (`pip install uv`), or name it with `--uv` or `RAMEN_UV`.";
+            "Install it (`pip install uv`), or set `RAMEN_UV` to its path.";
         DepsTooLarge: "The installed requirements are larger than allowed.",
             "Require less, or raise the limit.";
         DiskFull: "There is no room left on the disk.",

@@ -39,14 +39,8 @@ impl Plan {
         if !dir.is_dir() {
             return Err(format!("{} is no folder", dir.display()));
         }
-        let named = if dir.ends_with("mcp") {
-            dir.parent().unwrap_or(&dir)
-        } else {
-            &dir
-        };
-        let name = group_name(&named.file_name().unwrap_or_default().to_string_lossy());
         let group = GroupSpec {
-            key: ("default".to_owned(), name),
+            key: ("default".to_owned(), group_of_folder(&dir)),
             source_fingerprint: dir.display().to_string(),
             source: Source::Folder(dir),
             deploy_fingerprint: String::new(),
@@ -280,6 +274,17 @@ fn variables(
         env.push((variable, OsString::from_vec(value.clone())));
     }
     env
+}
+
+/// The name of the group that a folder (or its `mcp` folder) is.
+pub(crate) fn group_of_folder(dir: &Path) -> String {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let named = if dir.ends_with("mcp") {
+        dir.parent().unwrap_or(&dir)
+    } else {
+        &dir
+    };
+    group_name(&named.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// The secrets of the person who tries a folder.

@@ -71,7 +71,11 @@ impl Status {
             self.errors.len().to_string(),
             revision,
             age,
-            self.message.clone(),
+            if self.message.is_empty() {
+                "starting".to_owned()
+            } else {
+                self.message.clone()
+            },
         ]
     }
 }
@@ -126,11 +130,17 @@ impl Board {
             format,
             colour: output::colours(),
             shown: BTreeMap::new(),
-            widths: [8, 5, 5, 6, 15, 3, 0],
+            // A revision: `folder@` and ten digits.
+            widths: [8, 5, 5, 6, 17, 4, 0],
             header: false,
             bars,
             progress: BTreeMap::new(),
         }
+    }
+
+    /// Makes room for a name, so that the lines of all groups line up from the first on.
+    pub(super) fn expect(&mut self, name: &str) {
+        self.widths[0] = self.widths[0].max(name.chars().count());
     }
 
     /// Shows a state when it differs from the one shown before.

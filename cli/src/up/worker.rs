@@ -223,7 +223,7 @@ impl Supervisor {
                 None
             }
             Some(Ok(status)) => Some(format!(
-                "the worker ended with {status}: {}",
+                "the worker ended with {status}{}",
                 self.last_words()
             )),
             Some(Err(error)) => Some(format!("the worker was lost: {error}")),
