@@ -108,7 +108,10 @@ fn pkg04_modules_that_import_each_others_names_are_an_entry_and_the_rest_loads()
         host.assert_fault(
             "circle",
             "ImportFailed",
-            &["ImportError: cannot import name 'a' from"],
+            &[
+                "ImportError: cannot import name 'a' from",
+                "(utils/other.py, line 1)",
+            ],
         );
         let message = host.outcome("circle").message.clone().unwrap();
         assert!(
@@ -132,7 +135,11 @@ fn pkg05_an_exit_at_import_is_an_entry_and_the_rest_loads() {
         .tool("fine", &[], "def run(): return 'fine'");
     each_python(|python| {
         let mut host = group.start(python);
-        host.assert_fault("leaves", "ImportFailed", &["SystemExit: 1"]);
+        host.assert_fault(
+            "leaves",
+            "ImportFailed",
+            &["SystemExit: 1 (leaves.py, line 2)"],
+        );
         host.assert_fault("stops", "ImportFailed", &["KeyboardInterrupt"]);
         host.assert_fault(
             "wrong",

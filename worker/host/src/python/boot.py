@@ -297,7 +297,8 @@ def load(kind, name, folder, callable_name, params, required):
     except BaseException as error:
         from _ramen.results import describe
 
-        reason, message = "ImportFailed", describe(error, f"{kind}s/{name}", None)
+        reason = "ImportFailed"
+        message = describe(error, f"{kind}s/{name}", None) + place(error, folder)
     else:
         function = getattr(module, callable_name, MISSING)
         if function is MISSING:
@@ -318,6 +319,19 @@ def load(kind, name, folder, callable_name, params, required):
     if reason is not None:
         function = None
     return function, is_async, reason, message, int((time.monotonic() - began) * 1000)
+
+
+def place(error, folder):
+    """Where in the package an import failed, as `` (utils/helper.py, line 3)``: the author's only way to the line."""
+    if isinstance(error, SyntaxError):  # its text has the file and the line
+        return ""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if path.startswith(folder + os.sep):
+            found = f" ({os.path.relpath(path, folder)}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return found
 
 
 def article(value):
