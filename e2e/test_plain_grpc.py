@@ -113,6 +113,7 @@ def test_a_secret_is_put_in_and_never_comes_out(probe):
     assert leak["result"]["isError"] is True
     assert secret not in json.dumps(leak)
     probe.rpc("tools/call", {"name": "prints", "arguments": {"text": "{{$probe.TOKEN}}"}})
+    programs.until(lambda: "***-child" in probe.log.read_text(), "what it printed is logged", probe.alive)
     assert secret not in probe.log.read_text()
 
 

@@ -15,11 +15,24 @@ use crate::names;
 /// Answers from one flag: whether packages are loaded and a host is up.
 pub(crate) struct Checks {
     serving: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 }
 
 impl Checks {
-    pub(crate) fn server(serving: watch::Receiver<bool>) -> HealthServer<Self> {
-        HealthServer::new(Self { serving })
+    pub(crate) fn server(
+        serving: watch::Receiver<bool>,
+        stopping: watch::Receiver<bool>,
+    ) -> HealthServer<Self> {
+        HealthServer::new(Self { serving, stopping })
+    }
+
+    /// Ends when the worker is to end: a client that watches must not hold that up.
+    fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stopping = self.stopping.clone();
+        async move {
+            // Without its sender the worker has ended already.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+        }
     }
 }
 
@@ -55,17 +68,26 @@ impl Health for Checks {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let stream: Self::WatchStream = match request.get_ref().service.as_str() {
-            "" | names::MCP_SERVICE => {
-                Box::pin(WatchStream::new(self.serving.clone()).map(|serving| Ok(answer(serving))))
-            }
+            "" | names::MCP_SERVICE => Box::pin(
+                WatchStream::new(self.serving.clone())
+                    .map(|serving| Ok(answer(serving)))
+                    .take_until(self.stopped())
+                    .chain(futures::stream::iter([Ok(answer(false))])),
+            ),
             names::ADMIN_SERVICE => Box::pin(
-                futures::stream::iter([Ok(answer(true))]).chain(futures::stream::pending()),
+                futures::stream::iter([Ok(answer(true))])
+                    .chain(futures::stream::pending())
+                    .take_until(self.stopped()),
             ),
             _ => {
                 let unknown = HealthCheckResponse {
                     status: ServingStatus::ServiceUnknown.into(),
                 };
-                Box::pin(futures::stream::iter([Ok(unknown)]).chain(futures::stream::pending()))
+                Box::pin(
+                    futures::stream::iter([Ok(unknown)])
+                        .chain(futures::stream::pending())
+                        .take_until(self.stopped()),
+                )
             }
         };
         Ok(Response::new(stream))

@@ -61,7 +61,7 @@ fn sized(id: &RequestId, answer: Result<Bytes, Lost>) -> Result<Bytes, Status> {
 
 /// The tonic services.
 pub(crate) fn routes(front: &Arc<Front>, reflection: bool) -> Routes {
-    let health = Checks::server(front.manager.serving());
+    let health = Checks::server(front.manager.serving(), front.stopping.clone());
     let mut routes = Routes::new(health)
         .add_service(session::server(Arc::clone(front)))
         .add_service(admin::server(Arc::clone(front)));

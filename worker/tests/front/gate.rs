@@ -146,6 +146,31 @@ async fn health_watch_tells_when_packages_are_loaded() {
 }
 
 #[tokio::test]
+async fn health_watches_end_in_order_when_the_worker_does() {
+    let running = setup().serve(&group(&["echo"])).await;
+    let mut health = HealthClient::new(running.channel().await);
+    let mut watches = Vec::new();
+    for (service, first) in [("", 1), ("ramen.v1.Admin", 1), ("other", 3)] {
+        let request = HealthCheckRequest {
+            service: service.into(),
+        };
+        let mut watch = health.watch(request).await.unwrap().into_inner();
+        assert_eq!(watch.message().await.unwrap().unwrap().status, first);
+        watches.push(watch);
+    }
+    let stopping = tokio::spawn(running.stop());
+    for (watch, last) in watches.iter_mut().zip([Some(2), None, None]) {
+        let mut seen = None;
+        // An end that is cut off would be an error.
+        while let Some(message) = watch.message().await.unwrap() {
+            seen = Some(message.status);
+        }
+        assert_eq!(seen, last);
+    }
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
 async fn keys_are_read_again_without_a_restart() {
     let setup = setup();
     let keys = setup.dir().join("keys");

@@ -11,6 +11,7 @@ mod harness;
 mod calls;
 mod gate;
 mod limits;
+mod lists;
 mod process;
 mod reload;
 mod session;
