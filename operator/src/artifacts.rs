@@ -14,8 +14,6 @@
 mod endpoint;
 mod registry;
 mod report;
-#[cfg(test)]
-mod tests;
 mod token;
 
 use std::collections::HashSet;
@@ -83,11 +81,13 @@ pub(crate) struct Artifacts {
     lost: Arc<Lost>,
 }
 
+type WakeGroup = Box<dyn Fn(&GroupKey) + Send + Sync>;
+
 /// Groups whose pods asked for a layer that is not there.
 #[derive(Default)]
 struct Lost {
     groups: Mutex<HashSet<GroupKey>>,
-    wake: OnceLock<Box<dyn Fn(&GroupKey) + Send + Sync>>,
+    wake: OnceLock<WakeGroup>,
 }
 
 impl fmt::Debug for Lost {

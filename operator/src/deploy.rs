@@ -5,8 +5,6 @@
 //! is found again by name after a restart.
 
 mod jobs;
-#[cfg(test)]
-mod tests;
 mod verdict;
 
 use std::time::Duration;

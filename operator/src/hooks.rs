@@ -14,8 +14,6 @@ mod payload;
 mod receivers;
 mod repository;
 mod sender;
-#[cfg(test)]
-mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -6,8 +6,6 @@
 mod pods;
 mod push;
 mod smoke;
-#[cfg(test)]
-mod tests;
 mod worker;
 
 use std::time::Duration;
@@ -21,8 +19,6 @@ use crate::group::GroupKey;
 use crate::names;
 
 pub(crate) use push::{Plan, push};
-#[cfg(test)]
-pub(crate) use push::Target;
 
 /// A revision that is to be served.
 #[derive(Debug, Clone)]
@@ -50,14 +46,14 @@ pub(crate) struct ReloadRequest {
 pub(crate) struct Reloaded {
     /// Pods that serve the revision.
     pub(crate) pods: u32,
-    /// Pods that could not be reached; they read the ConfigMap.
+    /// Pods that could not be reached; they read the `ConfigMap`.
     pub(crate) unreachable: u32,
 }
 
 /// What reloads pods.
 pub(crate) trait Reload: Send + Sync + 'static {
     /// Returns when the pods that can be reached serve the revision, or the first of them could not.
-    /// No pods at all is success: they read the ConfigMap when they start.
+    /// No pods at all is success: they read the `ConfigMap` when they start.
     fn reload(&self, request: ReloadRequest) -> BoxFuture<'static, Result<Reloaded, Failure>>;
 }
 

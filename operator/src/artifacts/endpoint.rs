@@ -100,14 +100,18 @@ enum What {
 impl Place {
     fn parse(path: &str) -> Option<Self> {
         let mut parts = path.strip_prefix("/v1/")?.split('/');
-        let parts: [Option<&str>; 7] = std::array::from_fn(|_| parts.next());
-        let deploy = |namespace: &str, name: &str, id: &str| {
+        // One more than any path has: nothing may follow.
+        let parts: [Option<&str>; 8] = std::array::from_fn(|_| parts.next());
+        let deploy = |namespace: &str, name: &str, id: &str, what: What| {
             [namespace, name, id]
                 .iter()
                 .all(|part| is_key(part))
-                .then(|| DeployId {
-                    group: GroupKey::new(namespace, name),
-                    id: id.to_owned(),
+                .then(|| {
+                    let deploy = DeployId {
+                        group: GroupKey::new(namespace, name),
+                        id: id.to_owned(),
+                    };
+                    Self::Deploy(deploy, what)
                 })
         };
         match parts {
@@ -115,38 +119,16 @@ impl Place {
                 let kind = Kind::ALL.into_iter().find(|one| one.as_str() == kind)?;
                 Some(Self::Layer(kind, digest.parse().ok()?))
             }
-            [
-                Some("deploys"),
-                Some(ns),
-                Some(name),
-                Some(id),
-                Some("report"),
-                None,
-                ..,
-            ] => Some(Self::Deploy(deploy(ns, name, id)?, What::Report)),
-            [
-                Some("deploys"),
-                Some(ns),
-                Some(name),
-                Some(id),
-                Some("locks"),
-                Some(key),
-                None,
-            ] => is_key(key)
-                .then(|| What::Lock(key.to_owned()))
-                .and_then(|what| Some(Self::Deploy(deploy(ns, name, id)?, what))),
-            [
-                Some("deploys"),
-                Some(ns),
-                Some(name),
-                Some(id),
-                Some("layers"),
-                Some("deps"),
-                Some(key),
-            ] if is_key(key) => Some(Self::Deploy(
-                deploy(ns, name, id)?,
-                What::Deps(key.to_owned()),
-            )),
+            [Some("deploys"), Some(ns), Some(name), Some(id), tail @ ..] => match tail {
+                [Some("report"), None, ..] => deploy(ns, name, id, What::Report),
+                [Some("locks"), Some(key), None, ..] if is_key(key) => {
+                    deploy(ns, name, id, What::Lock(key.to_owned()))
+                }
+                [Some("layers"), Some("deps"), Some(key), None] if is_key(key) => {
+                    deploy(ns, name, id, What::Deps(key.to_owned()))
+                }
+                _ => None,
+            },
             _ => None,
         }
     }

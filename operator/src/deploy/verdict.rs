@@ -9,7 +9,7 @@ use ramen_group::Reason;
 use ramen_rollout::Failure;
 
 /// An image that cannot be pulled may be there in a moment.
-const PULL_PATIENCE: Duration = Duration::from_secs(60);
+const PULL_PATIENCE: Duration = Duration::from_mins(1);
 /// A pod that is refused may be let in when another one ends.
 const CREATE_PATIENCE: Duration = Duration::from_secs(15);
 /// Characters of a message of the cluster.

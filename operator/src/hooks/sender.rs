@@ -83,12 +83,11 @@ impl Sender {
             Self::GitHub => prefixed(get("x-hub-signature-256"), body, secrets),
             // The name is that of GitHub's SHA-1 header; the value is SHA-256.
             Self::Bitbucket => prefixed(get("x-hub-signature"), body, secrets),
-            Self::Gitea => bare(get("x-gitea-signature"), body, secrets),
             // Its own header alone decides: a bad one is not rescued by another.
             Self::Forgejo if headers.contains_key("x-forgejo-signature") => {
                 bare(get("x-forgejo-signature"), body, secrets)
             }
-            Self::Forgejo => bare(get("x-gitea-signature"), body, secrets),
+            Self::Gitea | Self::Forgejo => bare(get("x-gitea-signature"), body, secrets),
             Self::GitLab if headers.contains_key("webhook-signature") => {
                 standard(headers, body, secrets, now)
             }

@@ -1,6 +1,7 @@
 //! What a worker offers after a reload is what the deploy said.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use ramen_group::{PackageKind, ReportPackage};
 use ramen_proto::v1::ReloadResponse;
@@ -110,7 +111,8 @@ fn list<'a>(names: impl Iterator<Item = &'a &'a str>) -> Option<String> {
     let mut text = names[..names.len().min(SHOWN)].join(", ");
     if names.len() > SHOWN {
         let more = names.len() - SHOWN;
-        text.push_str(&format!(" and {more} more"));
+        // Writing to a String cannot fail.
+        let _ = write!(text, " and {more} more");
     }
     Some(text)
 }

@@ -13,7 +13,7 @@ use tonic::{Code, Request, Status};
 
 use super::push::Target;
 
-/// For a connection: a pod that does not answer that fast is left to its ConfigMap.
+/// For a connection: a pod that does not answer that fast is left to its `ConfigMap`.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
 /// For one call of the smoke test.
 const CALL_TIME: Duration = Duration::from_secs(10);
