@@ -11,12 +11,12 @@ const QUICK: Duration = Duration::from_micros(500);
 /// Mean up to which an answer is looked for at once when nothing else runs.
 const INSTANT: Duration = Duration::from_micros(80);
 /// How long it is looked for.
-const LINGER: Duration = Duration::from_micros(60);
+const LINGER: Duration = Duration::from_micros(40);
 /// Calls in a row that had the hosts for themselves before answers are looked for: among several
 /// callers a thread that looks for one answer keeps the others waiting.
 const SINGLE_FILE: u32 = 32;
 /// Most calls that are left alone after looking was in vain.
-const MAX_PAUSE: u32 = 256;
+const MAX_PAUSE: u32 = 32;
 
 /// What is to be expected of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
