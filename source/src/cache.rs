@@ -72,6 +72,14 @@ impl Cache {
         &self.inner.root
     }
 
+    /// A folder of this process's own, gone when it is dropped. What a crash leaves of it is swept
+    /// by the next [`Cache::open`].
+    pub fn scratch(&self) -> io::Result<tempfile::TempDir> {
+        tempfile::Builder::new()
+            .prefix(TEMP_PREFIX)
+            .tempdir_in(&self.inner.root)
+    }
+
     /// Where a layer is, or would be.
     pub fn path_of(&self, digest: Digest) -> PathBuf {
         self.inner.root.join(digest.dir_name())

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ramen_group::DesiredState;
+use ramen_group::{DesiredState, Reason};
 use ramen_proto::v1::{ReloadRequest, ReloadResponse, StatusRequest, StatusResponse};
 use tokio::process::Command;
 use tokio::sync::watch;
@@ -39,6 +39,8 @@ const MAX_LOG: u64 = 16 * 1024 * 1024;
 /// A reload imports user code: as long as the deploy's own limit for it.
 const RELOAD_LIMIT: Duration = Duration::from_mins(5);
 const STATUS_LIMIT: Duration = Duration::from_secs(5);
+/// Where a refused `Admin/Reload` has its reason.
+const REASON_HEADER: &str = "ramen-reason";
 
 /// How to run the worker of one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +68,24 @@ pub(super) struct Health {
     pub(super) restarts: u32,
     /// Why it is not up, or why the last load was refused.
     pub(super) problem: Option<String>,
+}
+
+/// Why a worker does not serve what it was told to.
+pub(super) struct Refused {
+    pub(super) message: String,
+    /// The worker's own word for it, when it is one that is known here.
+    pub(super) reason: Option<Reason>,
+}
+
+impl Refused {
+    fn of(status: &Status) -> Self {
+        let reason = status.metadata().get(REASON_HEADER);
+        let reason = reason.and_then(|reason| reason.to_str().ok());
+        Self {
+            message: describe(status),
+            reason: reason.and_then(|reason| serde_json::from_value(reason.into()).ok()),
+        }
+    }
 }
 
 /// A supervised worker; dropping it ends the process.
@@ -105,7 +125,7 @@ impl Worker {
     pub(super) fn reload(
         &self,
         desired: &DesiredState,
-    ) -> impl Future<Output = Result<ReloadResponse, String>> + Send + use<> {
+    ) -> impl Future<Output = Result<ReloadResponse, Refused>> + Send + use<> {
         let (desired, key, mut health) =
             (wire(desired), self.admin_key.clone(), self.health.clone());
         async move {
@@ -119,7 +139,10 @@ impl Worker {
             let Some(address) = address else {
                 let problem = health.borrow().problem.clone();
                 let why = problem.unwrap_or_else(|| "the worker does not start".to_owned());
-                return Err(format!("UNAVAILABLE: {why}"));
+                return Err(Refused {
+                    message: format!("UNAVAILABLE: {why}"),
+                    reason: None,
+                });
             };
             let loaded = async {
                 let request = keyed(
@@ -134,7 +157,7 @@ impl Worker {
             loaded
                 .await
                 .map(tonic::Response::into_inner)
-                .map_err(|error| describe(&error))
+                .map_err(|error| Refused::of(&error))
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use ramen_group::{DesiredState, Finding, Group, GroupCatalog, Reason, SecretTable};
@@ -13,7 +13,7 @@ use ramen_mcp::{Options, Server};
 use ramen_redact::Redactor;
 use ramen_source::cache::CacheError;
 use ramen_source::store::{Kind, StoreError};
-use ramen_source::{Cache, layer};
+use ramen_source::{Cache, Digest, layer};
 use tokio::sync::{mpsc, watch};
 
 use super::Generation;
@@ -106,6 +106,8 @@ pub struct Manager {
     current: watch::Sender<Option<Arc<Generation>>>,
     serving: watch::Sender<bool>,
     loading: tokio::sync::Mutex<()>,
+    /// Generations that may still run, and what served before the current one.
+    alive: Mutex<(Vec<Weak<Generation>>, Option<DesiredState>)>,
     layers: tokio::sync::OnceCell<(Depot, Cache)>,
     numbers: AtomicU64,
     wanted: Mutex<String>,
@@ -128,6 +130,7 @@ impl Manager {
             current: watch::Sender::new(None),
             serving: watch::Sender::new(false),
             loading: tokio::sync::Mutex::new(()),
+            alive: Mutex::default(),
             layers: tokio::sync::OnceCell::new(),
             numbers: AtomicU64::new(0),
             wanted: Mutex::default(),
@@ -221,6 +224,9 @@ impl Manager {
 
     fn swap(self: &Arc<Self>, generation: Arc<Generation>) {
         let mut ready = generation.pool.ready();
+        crate::hosts::lock(&self.alive)
+            .0
+            .push(Arc::downgrade(&generation));
         let old = self.current.send_replace(Some(Arc::clone(&generation)));
         if !*self.stopping.borrow() {
             self.serving.send_replace(generation.pool.serves());
@@ -245,8 +251,46 @@ impl Manager {
             }
         });
         if let Some(old) = old {
+            crate::hosts::lock(&self.alive).1 = Some(old.desired.clone());
             let drain = self.setting.drain.max(self.setting.call_timeout);
-            tokio::spawn(async move { old.pool.retire(drain).await });
+            let manager = Arc::downgrade(self);
+            tokio::spawn(async move {
+                old.pool.retire(drain).await;
+                drop(old);
+                if let Some(manager) = manager.upgrade() {
+                    manager.release_layers().await;
+                }
+            });
+        }
+    }
+
+    /// Removes the unpacked layers that no generation needs. Those of the one before stay: a way
+    /// back finds them.
+    async fn release_layers(&self) {
+        // A load in progress uses layers that no generation names yet.
+        let _no_load = self.loading.lock().await;
+        let Some((_, cache)) = self.layers.get() else {
+            return;
+        };
+        let keep: Vec<Digest> = {
+            let mut alive = crate::hosts::lock(&self.alive);
+            alive.0.retain(|generation| generation.strong_count() > 0);
+            let running: Vec<_> = alive.0.iter().filter_map(Weak::upgrade).collect();
+            running
+                .iter()
+                .map(|generation| &generation.desired)
+                .chain(&alive.1)
+                .flat_map(|desired| [Some(&desired.code), desired.deps.as_ref()])
+                .flatten()
+                .filter_map(|layer| layer.digest.parse().ok())
+                .collect()
+        };
+        let cache = cache.clone();
+        let released = tokio::task::spawn_blocking(move || cache.release(&keep)).await;
+        match released {
+            Ok(Ok(layers)) => tracing::debug!(layers, "unpacked layers of old revisions removed"),
+            Ok(Err(error)) => tracing::warn!(error = chain(&error), "cannot remove old layers"),
+            Err(_) => {}
         }
     }
 
@@ -300,10 +344,7 @@ impl Manager {
                 }
             }
         }
-        let homes = setting.cache_dir.join("homes");
-        std::fs::create_dir_all(&homes).map_err(ReloadError::Home)?;
-        let home = tempfile::Builder::new().prefix("home-").tempdir_in(&homes);
-        let home = home.map_err(ReloadError::Home)?;
+        let home = cache.scratch().map_err(ReloadError::Home)?;
         let pool = self
             .start_pool(&group, program, &code_dir, deps.as_deref(), home.path())
             .await?;

@@ -10,7 +10,7 @@ use super::work::Done;
 use super::{FIRST_PAUSE, Group};
 use crate::up::source::{Found, Stored, Trouble};
 use crate::up::status::short;
-use crate::up::worker::{Health, Worker};
+use crate::up::worker::{Health, Refused, Worker};
 
 const MAX_PAUSE: Duration = Duration::from_mins(5);
 /// A revision whose worker ended this often within this time does not live.
@@ -189,7 +189,7 @@ impl Group {
     pub(super) fn reloaded(
         &mut self,
         served: &Served,
-        loaded: Result<(u32, u32, u32), String>,
+        loaded: Result<(u32, u32, u32), Refused>,
         worker: &Worker,
     ) {
         match loaded {
@@ -228,18 +228,15 @@ impl Group {
                     self.say(format!("the desired state cannot be saved: {error}"));
                 }
             }
-            Err(message) => {
-                let reason = if is_layer(&message) {
-                    Reason::LayerCorrupt
-                } else {
-                    Reason::ReloadFailed
-                };
+            Err(Refused { message, reason }) => {
+                let reason = reason.unwrap_or(Reason::ReloadFailed);
                 self.status
                     .errors
                     .push(Finding::group(reason, message.clone()));
                 self.status.message = self.refused(&served.revision.label);
-                let transient =
-                    message.starts_with("UNAVAILABLE") || message.starts_with("DEADLINE_EXCEEDED");
+                let transient = passes(reason)
+                    || message.starts_with("UNAVAILABLE")
+                    || message.starts_with("DEADLINE_EXCEEDED");
                 let failure = Failure {
                     reason,
                     message,
@@ -346,7 +343,8 @@ fn passes(reason: Reason) -> bool {
     )
 }
 
-/// Whether the worker complains about a layer in the store.
+/// Whether the worker complains about a layer in the store. A full disk is no fault of the layer:
+/// to make it again would not help.
 fn is_layer(message: &str) -> bool {
-    message.contains("cannot unpack the ")
+    message.contains("cannot unpack the ") && !message.contains("no room left")
 }

@@ -13,7 +13,7 @@ use crate::state::read_json;
 use crate::up::deploy::{Code, Job, Progress};
 use crate::up::source::{Fetcher, Found, Source, Stored, Trouble};
 use crate::up::status::short;
-use crate::up::worker::Worker;
+use crate::up::worker::{Refused, Worker};
 
 /// Folders of deploys that are kept for people to look into.
 const KEPT_DEPLOYS: usize = 5;
@@ -24,7 +24,7 @@ pub(super) enum Done {
     Resolved(String, Result<Found, Trouble>),
     Fetched(Revision, Result<Stored, Trouble>),
     Deployed(Revision, Inputs, Result<Box<Report>, String>),
-    Reloaded(Box<Served>, Result<(u32, u32, u32), String>),
+    Reloaded(Box<Served>, Result<(u32, u32, u32), Refused>),
 }
 
 impl Group {
