@@ -23,9 +23,9 @@ const MAX_PAUSE: u32 = 32;
 pub(super) enum Kind {
     /// It is over sooner than another host is awake.
     Quick,
-    /// Neither, or not known yet.
+    /// Neither.
     Plain,
-    /// It may keep its host busy.
+    /// It may keep its host busy; also when nothing is known of it.
     Slow,
 }
 
@@ -75,13 +75,14 @@ impl Pace {
         mean.store(new, Ordering::Relaxed);
     }
 
-    /// What a call of this package is likely to be.
+    /// What a call of this package is likely to be. One that never answered, because it ended its
+    /// host or was never called, may be anything.
     pub(super) fn kind(&self, package: u32) -> Kind {
         let mean = self
             .mean(package)
             .map_or(0, |mean| mean.load(Ordering::Relaxed));
         match Duration::from_micros(mean.into()) {
-            Duration::ZERO => Kind::Plain,
+            Duration::ZERO => Kind::Slow,
             mean if mean <= QUICK => Kind::Quick,
             mean if mean < SLOW => Kind::Plain,
             _ => Kind::Slow,
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn a_package_is_slow_by_its_mean_not_by_one_late_answer() {
         let pace = Pace::new(2);
-        assert_eq!(pace.kind(0), Kind::Plain, "nothing is known of it");
+        assert_eq!(pace.kind(0), Kind::Slow, "nothing is known of it");
         pace.took(0, Duration::from_micros(40));
         assert_eq!(pace.kind(0), Kind::Quick);
         pace.took(0, Duration::from_millis(50));
@@ -145,14 +146,18 @@ mod tests {
         }
         assert_eq!(pace.kind(1), Kind::Quick, "it was slow while it warmed up");
         pace.took(7, Duration::from_secs(1));
-        assert_eq!(pace.kind(7), Kind::Plain, "no package of this pool");
+        assert_eq!(pace.kind(7), Kind::Slow, "no package of this pool");
     }
 
     #[test]
     fn looking_in_vain_is_given_up_for_longer_each_time() {
         let mut pace = Pace::new(1);
         pace.several = true;
-        let settle = |pace: &Pace| (0..SINGLE_FILE).for_each(|_| drop(pace.linger(0, true)));
+        let settle = |pace: &Pace| {
+            for _ in 0..SINGLE_FILE {
+                let _ = pace.linger(0, true);
+            }
+        };
         settle(&pace);
         assert_eq!(pace.linger(0, true), None, "nothing is known of it");
         pace.took(0, Duration::from_micros(40));
