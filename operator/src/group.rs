@@ -142,7 +142,9 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
         (Err(error), _) | (Ok(_), Err(error)) => Err(error),
         (Ok(_), Ok(())) => {
             ctx.went_well(key);
-            Ok(state.next_run().map_or_else(Action::await_change, Action::requeue))
+            Ok(state
+                .next_run()
+                .map_or_else(Action::await_change, Action::requeue))
         }
     }
 }
@@ -170,7 +172,12 @@ async fn phases(
     {
         rollout.lost();
     }
-    rollout.advance(&validated, &ctx.operator, ctx.wake.take_look(key), Instant::now());
+    rollout.advance(
+        &validated,
+        &ctx.operator,
+        ctx.wake.take_look(key),
+        Instant::now(),
+    );
     let children = build::build(&validated, &ctx.operator, &rollout.wanted()?);
     let applied = apply::apply(ctx, &validated, children, &mut state.applied).await?;
     ctx.keeps(key, state.layers());
@@ -184,10 +191,7 @@ async fn phases(
 /// What to do after an error: an object that is refused waits like all others, for longer each time.
 #[expect(clippy::needless_pass_by_value, reason = "the controller calls it so")]
 pub(crate) fn on_error(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Context>) -> Action {
-    let key = GroupKey::new(
-        guarded.namespace().unwrap_or_default(),
-        guarded.name_any(),
-    );
+    let key = GroupKey::new(guarded.namespace().unwrap_or_default(), guarded.name_any());
     let pause = ctx.pause(&key);
     tracing::warn!(
         group = key.name,

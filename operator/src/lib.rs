@@ -18,9 +18,9 @@ mod metrics;
 pub mod names;
 mod reload;
 mod run;
+pub mod telemetry;
 #[cfg(test)]
 mod testing;
-pub mod telemetry;
 pub mod watches;
 
 pub use args::Args;
