@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// A group with some fields set, and what the rules say of it.
 fn messages(name: &str, edits: &[(&str, Value)]) -> Vec<String> {
-    let crd = serde_json::to_value(McpGroup::crd()).unwrap();
+    let crd = serde_json::to_value(McpGroup::crd()).expect("a CRD is JSON");
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut group = json!({
         "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup", "metadata": {"name": name},
@@ -17,8 +17,10 @@ fn messages(name: &str, edits: &[(&str, Value)]) -> Vec<String> {
         },
     });
     for (path, value) in edits {
-        let (parent, name) = path.rsplit_once('/').unwrap();
-        group.pointer_mut(parent).unwrap()[name] = value.clone();
+        let (parent, name) = path.rsplit_once('/').expect("paths begin with a slash");
+        group
+            .pointer_mut(parent)
+            .expect("the parent is in the sample")[name] = value.clone();
     }
     match Validator::new().validate(schema, &group, None) {
         Ok(()) => Vec::new(),
