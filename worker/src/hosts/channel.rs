@@ -262,6 +262,10 @@ impl Channel {
     }
 
     /// Sends one call. A host that is gone gives the call back: it may go to another.
+    #[expect(
+        clippy::result_large_err,
+        reason = "gives the call itself back; a box would have to be allocated for nothing"
+    )]
     pub(super) fn submit(
         &self,
         pending: Pending,
@@ -289,6 +293,10 @@ impl Channel {
     }
 
     /// Enters a call into the table and the buffer. `Err` without the call: it was answered.
+    #[expect(
+        clippy::result_large_err,
+        reason = "gives the call itself back; a box would have to be allocated for nothing"
+    )]
     fn add(
         &self,
         out: &mut Out,
