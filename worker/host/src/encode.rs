@@ -47,6 +47,13 @@ struct Encoder<'a> {
 
 impl Encoder<'_> {
     fn value(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        // Before each value: a long list of one large string is small in Python and endless here.
+        if self.out.len() > MAX_BYTES {
+            return Err(PyValueError::new_err(format!(
+                "the result is larger than {} MiB",
+                MAX_FRAME / (1024 * 1024)
+            )));
+        }
         if let Ok(text) = value.cast_exact::<PyString>() {
             self.text(text)
         } else if let Ok(number) = value.cast_exact::<PyInt>() {
@@ -98,12 +105,6 @@ impl Encoder<'_> {
                     "maximum depth exceeded: a result may be nested {MAX_DEPTH} deep"
                 ))
             });
-        }
-        if self.out.len() > MAX_BYTES {
-            return Err(PyValueError::new_err(format!(
-                "the result is larger than {} MiB",
-                MAX_FRAME / (1024 * 1024)
-            )));
         }
         self.above.push(address);
         body(self)?;

@@ -382,3 +382,18 @@ fn arguments_arrive_exact_and_whole() {
         }
     });
 }
+
+#[test]
+fn a_list_of_one_large_string_ends_at_the_limit_not_at_the_memory() {
+    let group = Group::new()
+        .tool("endless", &[], "def run(): return ['x' * 10**6] * 10**5")
+        .tool("fine", &[], "def run(): return 'fine'");
+    each_python(|python| {
+        let mut host = group.start(python);
+        assert_eq!(
+            host.run("endless").error(),
+            "ValueError: the result is larger than 16 MiB"
+        );
+        assert_eq!(host.run("fine").ok_text(), "fine");
+    });
+}
