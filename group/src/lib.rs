@@ -5,7 +5,7 @@
 //! references, prompt rendering, the reasons of the errors list and the types of reports. Reads
 //! files, and that is all the I/O it does: it must not know Python, Kubernetes, git or sockets.
 //!
-//! Start with [`scan`], which never fails: a broken package becomes a [`Finding`] and the rest
+//! Start with [`scan()`], which never fails: a broken package becomes a [`Finding`] and the rest
 //! loads. The hot path of a call is [`Tool::prepare`].
 
 mod catalog;

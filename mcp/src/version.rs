@@ -17,8 +17,7 @@ pub enum Version {
     V2026_07_28,
 }
 
-/// Every revision we serve, oldest first. `initialize` negotiates among the legacy ones;
-/// [`MODERN`] is its modern part.
+/// Every revision we serve, oldest first. `initialize` negotiates among the legacy ones.
 pub const SUPPORTED: [Version; 5] = [
     Version::V2024_11_05,
     Version::V2025_03_26,

@@ -1,4 +1,4 @@
-//! The command line: one struct, flags equal to the variables of [`names`](crate::names).
+//! The command line: one struct, flags equal to the variables of [`crate::names`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
-//! One run for one `McpGroup`: [`dereference`] reads what it refers to, [`validate`] (pure) makes a group
-//! that can be acted on, [`rollout`] steps the revision machine, [`build`] (pure) makes all children,
-//! [`apply`] writes them, [`status`] tells how it went, on every path.
+//! One run for one `McpGroup`: `dereference` reads what it refers to, `validate` (pure) makes a group
+//! that can be acted on, `rollout` steps the revision machine, `build` (pure) makes all children,
+//! `apply` writes them, `status` tells how it went, on every path.
 
 mod apply;
 pub mod build;

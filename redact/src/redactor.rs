@@ -1,6 +1,6 @@
 //! Takes secrets out of text.
 //!
-//! What is masked, with [`MARKER`](crate::MARKER) in its place (touching and overlapping finds give one marker):
+//! What is masked, with [`crate::MARKER`] in its place (touching and overlapping finds give one marker):
 //!
 //! - the secret as it is, and without the white space around it;
 //! - each line of a secret with several lines, when it has at least [`MIN_LINE`] characters;

@@ -18,9 +18,9 @@ pub enum Step {
     Reply(Bytes),
     /// Nothing to send (a notification; over `Mcp/Call` an empty body).
     Silent,
-    /// Run a tool, then [`Server::tool_reply`]. Its arguments are valid.
+    /// Run a tool, then [`Server::tool_reply`](crate::Server::tool_reply). Its arguments are valid.
     CallTool(ToolCall),
-    /// Read a resource, then [`Server::resource_reply`].
+    /// Read a resource, then [`Server::resource_reply`](crate::Server::resource_reply).
     ReadResource(ResourceRead),
     /// Give up on the request with this id, if it is in flight; it gets no response.
     Cancel(IdKey),
@@ -35,7 +35,7 @@ pub struct ToolCall {
     pub id: RequestId,
     /// How to write the answer.
     pub era: Era,
-    /// Index into [`Catalog::tools`].
+    /// Index into [`Catalog::tools`](crate::Catalog::tools).
     pub tool: usize,
     /// JSON object, checked, defaults filled in.
     pub arguments: Bytes,

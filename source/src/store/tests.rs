@@ -121,7 +121,7 @@ async fn memos_are_kept_beside_the_layers() {
     assert!(store.put_memo("../m", "x").await.is_err());
 
     store.put_memo("n", "other").await.unwrap();
-    let hour = std::time::Duration::from_secs(3600);
+    let hour = std::time::Duration::from_hours(1);
     assert_eq!(store.prune_memos("m", hour).await.unwrap(), 0);
     let now = std::time::Duration::ZERO;
     assert_eq!(store.prune_memos("m", now).await.unwrap(), 1);
