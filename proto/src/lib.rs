@@ -12,3 +12,6 @@ pub mod v1 {
 
 /// The encoded `FileDescriptorSet` of all protos, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ramen.bin"));
+
+/// Metadata of a refused `Admin/Reload`: the reason, a word of the errors page.
+pub const REASON_HEADER: &str = "ramen-reason";

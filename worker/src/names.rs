@@ -78,8 +78,6 @@ pub const PARENT_PID: &str = "RAMEN_PARENT_PID";
 
 /// Metadata with the admin key.
 pub const ADMIN_KEY_HEADER: &str = "x-ramen-admin-key";
-/// Metadata of a refused `Reload`: the reason, one word of `docs/reference/errors.md`.
-pub const REASON_HEADER: &str = "ramen-reason";
 /// The gRPC service of MCP.
 pub const MCP_SERVICE: &str = "ramen.v1.Mcp";
 /// The gRPC service of administration.

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ramen_group::{DesiredState, Reason};
+use ramen_proto::REASON_HEADER;
 use ramen_proto::v1::{ReloadRequest, ReloadResponse, StatusRequest, StatusResponse};
 use tokio::process::Command;
 use tokio::sync::watch;
@@ -39,8 +40,6 @@ const MAX_LOG: u64 = 16 * 1024 * 1024;
 /// A reload imports user code: as long as the deploy's own limit for it.
 const RELOAD_LIMIT: Duration = Duration::from_mins(5);
 const STATUS_LIMIT: Duration = Duration::from_secs(5);
-/// Where a refused `Admin/Reload` has its reason.
-const REASON_HEADER: &str = "ramen-reason";
 
 /// How to run the worker of one group.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ramen_group::{DesiredState, LayerRef, Reason};
+use ramen_proto::REASON_HEADER;
 use ramen_proto::v1::admin_client::AdminClient;
 use ramen_proto::v1::mcp_client::McpClient;
 use ramen_proto::v1::{self as proto, JsonRpc, ReloadRequest, ReloadResponse};
@@ -20,7 +21,6 @@ const CALL_TIME: Duration = Duration::from_secs(10);
 /// Largest answer.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
 const ADMIN_KEY_HEADER: &str = "x-ramen-admin-key";
-const REASON_HEADER: &str = "ramen-reason";
 
 /// How one pod took it.
 #[derive(Debug, Clone, PartialEq, Eq)]

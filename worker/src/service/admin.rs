@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ramen_group::{DesiredState, LayerRef};
+use ramen_proto::REASON_HEADER;
 use ramen_proto::v1::admin_server::{Admin, AdminServer};
 use ramen_proto::v1::{
     self as proto, HostStatus, ReloadRequest, ReloadResponse, StatusRequest, StatusResponse,
@@ -11,7 +12,6 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
 use super::Front;
-use crate::names::REASON_HEADER;
 
 pub(super) struct Service(Arc<Front>);
 
