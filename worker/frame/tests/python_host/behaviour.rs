@@ -5,7 +5,7 @@ use std::{io::Read as _, os::unix::process::ExitStatusExt as _};
 use ramen_frame::ToHost;
 use serde_json::json;
 
-use crate::driver::{Group, each_python};
+use crate::driver::{Group, Python, each_python};
 
 #[test]
 fn run03_exits_and_interrupts_are_errors_of_the_call_and_the_host_lives() {
@@ -394,14 +394,23 @@ fn pkg10_a_user_id_without_an_entry_has_a_name_and_a_writable_home() {
             // An interpreter in somebody's home folder cannot be read by others.
             return;
         }
-        let mut host = group.start(python);
+        // The build may lie below a home folder that only its owner enters; what a worker image holds can be read by all.
+        let open = tempfile::tempdir().unwrap();
+        open_to_all(open.path());
+        let reachable = Python {
+            minor: python.minor,
+            host: open.path().join("ramen-host"),
+        };
+        std::fs::copy(&python.host, &reachable.host).unwrap();
+        open_to_all(&reachable.host);
+        let mut host = group.start(&reachable);
         assert_eq!(host.run("user").json(), json!(["ramen", 12345, true]));
     });
 }
 
-fn open_to_all(folder: &std::path::Path) {
+fn open_to_all(path: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
