@@ -3,6 +3,8 @@
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
 export HOME
 cache=${RAMEN_CACHE:-$HOME/.cache/ramen}
+# What Go downloads and compiles for the test cluster lies there, too, and can be removed like any other folder.
+export GOCACHE=${GOCACHE:-$cache/go/build} GOMODCACHE=${GOMODCACHE:-$cache/go/modules} GOFLAGS=${GOFLAGS:--modcacherw}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Brings what the chart tests ask besides helm below ~/.cache/ramen/tools, from Debian's packages and without installing
-# them: promtool for the alert rules, lua for Argo CD's health check. Says what it could not bring; the tests skip that.
+# Brings what the chart tests ask: helm, built from its module, and below ~/.cache/ramen/tools, from Debian's packages and
+# without installing them, promtool for the alert rules and lua for Argo CD's health check. Says what it could not bring;
+# the tests skip that.
 set -euo pipefail
 tools=${RAMEN_CACHE:-$HOME/.cache/ramen}/tools
 
@@ -24,5 +25,11 @@ bring() { # bring NAME PACKAGE FILE
   rm -rf "$folder"
 }
 
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+if command -v go >/dev/null; then
+  "$top/e2e/cluster/cluster" build helm >/dev/null
+else
+  echo "charts: no Go to build helm with"
+fi
 bring promtool prometheus usr/bin/promtool
 bring lua lua5.4 usr/bin/lua5.4

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"ramen.dev/e2e/cluster/internal/build"
 	"ramen.dev/e2e/cluster/internal/images"
@@ -205,24 +204,6 @@ func (a app) setup(tier int) error {
 		return fmt.Errorf("tier %d can't run here: %w", tier, err)
 	}
 	return nil
-}
-
-// What stands in the way of a tier, or "".
-func hindrance(tier int) string {
-	if tier < 3 {
-		return ""
-	}
-	if os.Geteuid() != 0 {
-		return "containers need root"
-	}
-	filesystems, _ := os.ReadFile("/proc/filesystems")
-	if !strings.Contains(string(filesystems), "\toverlay\n") {
-		return "this kernel has no overlay file system"
-	}
-	if len(node.Groups("x")) == 0 {
-		return "no control groups are mounted at /sys/fs/cgroup"
-	}
-	return ""
 }
 
 func (a app) tiers() error {

@@ -165,15 +165,7 @@ func firstProcess(cluster place.Cluster, plan place.Plan, files []*os.File) (*os
 	command.Stdout, command.Stderr, command.ExtraFiles = log, log, files
 	command.Dir = "/"
 	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8"}
-	command.SysProcAttr = &syscall.SysProcAttr{
-		Setsid:     true,
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
-	}
-	if plan.UserNS {
-		command.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		command.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		command.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
+	command.SysProcAttr = namespaces(plan.UserNS)
 	if err := command.Start(); err != nil {
 		if plan.UserNS {
 			return nil, fmt.Errorf("no user namespace can be made here (run as root instead): %w", err)

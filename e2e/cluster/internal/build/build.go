@@ -90,7 +90,7 @@ func (p Program) Ensure(sources string, cache place.Cache, say func(string, ...a
 	args := append([]string{"build"}, flags...)
 	command := exec.Command("go", append(args, "-o", filepath.Join(part, p.File), p.Package)...)
 	command.Dir = module
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -mod=readonly", "GOWORK=off")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -mod=readonly -modcacherw", "GOWORK=off")
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("building %s: %w", p.File, err)
