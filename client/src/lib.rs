@@ -1,0 +1,37 @@
+//! A client for many MCP servers at once.
+//!
+//! It reaches any server of the Model Context Protocol, over stdio or Streamable HTTP, in both eras of the protocol;
+//! keeps each one alive; and remembers what each advertised last, so that tools are known before a process is started.
+//!
+//! - [`config`] reads the `mcpServers` files that Claude, Cursor and VS Code use, global and per project.
+//! - [`Client`] is one connected server.
+//! - [`Manager`] owns all of them and connects again, with backoff, what went away.
+//! - [`cache`] is the file with the last known lists.
+//!
+//! What a server sends is not trusted: sizes, counts and times are bounded by [`Limits`], and the secrets of a
+//! configuration are in no error, log line or `Debug` text.
+
+mod ask;
+mod backoff;
+pub mod cache;
+mod client;
+pub mod config;
+mod error;
+mod flatten;
+mod handshake;
+mod limits;
+mod list;
+mod manager;
+mod peer;
+mod refusal;
+mod transport;
+
+pub use backoff::BackoffPolicy;
+pub use client::{CallOptions, Client, Options, Progress, Updates};
+pub use config::ServerConfig;
+pub use error::{BoxError, ClientError};
+pub use handshake::EraChoice;
+pub use limits::Limits;
+pub use list::{Prompt, PromptArgument, Resource, Tool};
+pub use manager::{Manager, ManagerOptions, State, Status};
+pub use ramen_mcp::model::Json;

@@ -1,0 +1,345 @@
+//! All servers of one program: connected in the order of their names, supervised, offered as a snapshot.
+
+mod supervise;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::backoff::BackoffPolicy;
+use crate::client::{Client, Options, Updates};
+use crate::config::ServerConfig;
+use crate::error::ClientError;
+use crate::list::Tool;
+
+/// How a [`Manager`] works.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// For each connection.
+    pub client: Options,
+    /// How reconnecting waits.
+    pub backoff: BackoffPolicy,
+    /// Servers that are being connected at once.
+    pub parallel: usize,
+    /// Whether a server that failed at the start is tried again, as one that is lost later. It is not by default: a
+    /// server that was never there is usually a mistake in the configuration.
+    pub retry_failed: bool,
+}
+
+impl Default for ManagerOptions {
+    fn default() -> Self {
+        Self {
+            client: Options::default(),
+            backoff: BackoffPolicy::default(),
+            parallel: 8,
+            retry_failed: false,
+        }
+    }
+}
+
+/// What becomes of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Connected.
+    Up,
+    /// Not started: its tools are known from the cache, and the first use connects it.
+    Cached,
+    /// Not there. Its last known tools are kept.
+    Down {
+        /// Why.
+        why: String,
+        /// Whether it is tried again.
+        retrying: bool,
+    },
+}
+
+/// One server as it is now.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    pub state: State,
+    /// Its tools as last known.
+    pub tools: Arc<[Tool]>,
+}
+
+/// Makes a connection; another one in tests.
+type Connect = Arc<
+    dyn Fn(String, ServerConfig, Options) -> BoxFuture<'static, Result<Client, ClientError>>
+        + Send
+        + Sync,
+>;
+
+/// Owns every connected server of one program and supervises each for the rest of its life: one whose transport dies is
+/// connected again, with backoff, rather than left dead until the next start.
+pub struct Manager {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: ManagerOptions,
+    connect: Connect,
+    slots: Mutex<BTreeMap<String, Slot>>,
+    updates: watch::Sender<Updates>,
+    stop: CancellationToken,
+    supervisors: TaskTracker,
+}
+
+struct Slot {
+    config: ServerConfig,
+    client: Option<Arc<Client>>,
+    tools: Arc<[Tool]>,
+    state: State,
+    /// Held while the server is connected for its first use.
+    first_use: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl std::fmt::Debug for Manager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Manager").field(&self.status()).finish()
+    }
+}
+
+impl Manager {
+    /// Dials every enabled server, in the order of their names so that the log of a start is stable. A failure is logged
+    /// and skipped: a broken or missing server costs its own tools and nothing else. Every server that does connect is
+    /// supervised from then on.
+    pub async fn connect_all(
+        servers: BTreeMap<String, ServerConfig>,
+        options: ManagerOptions,
+    ) -> Self {
+        let manager = Self::new(options, dial());
+        manager.start(servers).await;
+        manager
+    }
+
+    /// Like [`Manager::connect_all`], but a server whose tools the cache knows under this very configuration is not
+    /// started: its tools are offered from the cache, and [`Manager::client`] connects it when it is used.
+    pub async fn open(servers: BTreeMap<String, ServerConfig>, options: ManagerOptions) -> Self {
+        let manager = Self::new(options, dial());
+        manager.open_with(servers).await;
+        manager
+    }
+
+    fn new(options: ManagerOptions, connect: Connect) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                options,
+                connect,
+                slots: Mutex::default(),
+                updates: watch::Sender::new(Updates::default()),
+                stop: CancellationToken::new(),
+                supervisors: TaskTracker::new(),
+            }),
+        }
+    }
+
+    async fn open_with(&self, servers: BTreeMap<String, ServerConfig>) {
+        let known = match self.inner.options.client.cache.clone() {
+            Some(cache) => tokio::task::spawn_blocking(move || cache.entries())
+                .await
+                .unwrap_or_default(),
+            None => BTreeMap::new(),
+        };
+        let (mut trusted, mut unknown) = (Vec::new(), BTreeMap::new());
+        for (name, config) in servers.into_iter().filter(|(_, config)| config.enabled) {
+            match known.get(&name) {
+                Some(entry) if entry.fingerprint == config.fingerprint() => {
+                    trusted.push((name, config, Arc::from(entry.tools.as_slice())));
+                }
+                _ => {
+                    unknown.insert(name, config);
+                }
+            }
+        }
+        {
+            let mut slots = self.inner.slots();
+            for (name, config, tools) in trusted {
+                slots.insert(name, Slot::new(config, State::Cached, tools));
+            }
+        }
+        self.start(unknown).await;
+    }
+
+    async fn start(&self, servers: BTreeMap<String, ServerConfig>) {
+        let inner = &self.inner;
+        let dialled = servers
+            .into_iter()
+            .filter(|(_, config)| config.enabled)
+            .map(|(name, config)| async move {
+                let client = inner.connect(&name, &config).await;
+                (name, config, client)
+            });
+        // In order both ways: they start in it, and are told of in it.
+        let mut dialled = stream::iter(dialled).buffered(inner.options.parallel.max(1));
+        while let Some((name, config, client)) = dialled.next().await {
+            match client {
+                Ok(client) => {
+                    let client = Arc::new(client);
+                    tracing::info!(
+                        server = name,
+                        info = client.server_info(),
+                        tools = client.tools().len(),
+                        "connected"
+                    );
+                    inner.put(&name, Slot::new(config, State::Up, Arc::from([])));
+                    inner.arrived(&name, &client);
+                    inner.supervise(name, Some(client));
+                }
+                Err(error) => {
+                    let why = error.chain();
+                    tracing::warn!(
+                        server = name,
+                        error = why,
+                        "not connected; going on without it"
+                    );
+                    let retrying = inner.options.retry_failed;
+                    let state = State::Down { why, retrying };
+                    inner.put(&name, Slot::new(config, state, Arc::from([])));
+                    if retrying {
+                        inner.supervise(name, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every server that is connected now, by name. A copy: servers come and go while somebody looks at it.
+    pub fn clients(&self) -> BTreeMap<String, Arc<Client>> {
+        let slots = self.inner.slots();
+        slots
+            .iter()
+            .filter_map(|(name, slot)| Some((name.clone(), Arc::clone(slot.client.as_ref()?))))
+            .collect()
+    }
+
+    /// Every enabled server, with its tools as last known.
+    pub fn status(&self) -> Vec<Status> {
+        let slots = self.inner.slots();
+        slots
+            .iter()
+            .map(|(name, slot)| Status {
+                name: name.clone(),
+                state: slot.state.clone(),
+                tools: match &slot.client {
+                    Some(client) => client.tools(),
+                    None => Arc::clone(&slot.tools),
+                },
+            })
+            .collect()
+    }
+
+    /// A server to be used: connected now when only the cache knew it.
+    pub async fn client(&self, name: &str) -> Result<Arc<Client>, ClientError> {
+        let unknown = || ClientError::Config {
+            server: name.to_owned(),
+            why: "there is no such server, or it is not enabled".to_owned(),
+        };
+        let first_use = {
+            let slots = self.inner.slots();
+            let slot = slots.get(name).ok_or_else(unknown)?;
+            match (&slot.client, &slot.state) {
+                (Some(client), _) => return Ok(Arc::clone(client)),
+                (None, State::Down { why, .. }) => return Err(ClientError::gone(why.clone())),
+                (None, _) => Arc::clone(&slot.first_use),
+            }
+        };
+        let _alone = first_use.lock().await;
+        let config = {
+            let slots = self.inner.slots();
+            let slot = slots.get(name).ok_or_else(unknown)?;
+            if let Some(client) = &slot.client {
+                return Ok(Arc::clone(client));
+            }
+            slot.config.clone()
+        };
+        // A failure leaves it as it is: the next use tries again.
+        let client = tokio::select! {
+            client = self.inner.connect(name, &config) => Arc::new(client?),
+            () = self.inner.stop.cancelled() => return Err(ClientError::gone("it was closed")),
+        };
+        if self
+            .inner
+            .supervise(name.to_owned(), Some(Arc::clone(&client)))
+        {
+            self.inner.arrived(name, &client);
+            return Ok(client);
+        }
+        client.close().await;
+        Err(ClientError::gone("it was closed"))
+    }
+
+    /// Tells when servers come, go, or change their lists.
+    pub fn updates(&self) -> watch::Receiver<Updates> {
+        self.inner.updates.subscribe()
+    }
+
+    /// Stops the supervision, waits until every supervisor is gone, and only then shuts the servers down. So none is
+    /// closed under a supervisor that would take the shutdown for a crash and connect it again.
+    pub async fn close(&self) {
+        self.inner.supervisors.close();
+        self.inner.stop.cancel();
+        self.inner.supervisors.wait().await;
+        let clients: Vec<_> = self
+            .inner
+            .slots()
+            .values_mut()
+            .filter_map(|slot| {
+                slot.state = State::Down {
+                    why: "it was closed".to_owned(),
+                    retrying: false,
+                };
+                slot.client.take()
+            })
+            .collect();
+        futures::future::join_all(clients.iter().map(|client| client.close())).await;
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.inner.stop.cancel();
+    }
+}
+
+impl Slot {
+    fn new(config: ServerConfig, state: State, tools: Arc<[Tool]>) -> Self {
+        Self {
+            config,
+            client: None,
+            tools,
+            state,
+            first_use: Arc::default(),
+        }
+    }
+}
+
+impl Inner {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, name: &str, slot: Slot) {
+        self.slots().insert(name.to_owned(), slot);
+    }
+
+    async fn connect(&self, name: &str, config: &ServerConfig) -> Result<Client, ClientError> {
+        let options = self.options.client.clone();
+        (self.connect)(name.to_owned(), config.clone(), options).await
+    }
+}
+
+fn dial() -> Connect {
+    Arc::new(|name, config, options| {
+        Box::pin(async move { Client::connect(&name, &config, &options).await })
+    })
+}
+
+#[cfg(test)]
+mod tests;

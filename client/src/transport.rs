@@ -1,0 +1,72 @@
+//! What carries messages to a server and back.
+
+pub(crate) mod http;
+pub(crate) mod pipe;
+pub(crate) mod stdio;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use ramen_mcp::{RequestId, Version};
+use tokio::sync::mpsc;
+
+use crate::error::ClientError;
+
+/// How many messages may wait between a transport and the one who reads them. A server that floods waits.
+pub(crate) const QUEUE: usize = 64;
+
+/// A message to the server, and what a transport needs to know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    /// The message.
+    pub(crate) body: Bytes,
+    /// The request's id; `None` for a notification.
+    pub(crate) id: Option<RequestId>,
+    /// The method.
+    pub(crate) method: String,
+    /// `params.name` or `params.uri`, where HTTP mirrors it.
+    pub(crate) name: Option<String>,
+    /// Arguments that HTTP mirrors in headers of their own.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The revision it is written in, once one is agreed on.
+    pub(crate) version: Option<Version>,
+}
+
+/// What comes in.
+#[derive(Debug)]
+pub(crate) enum Inbound {
+    /// A message.
+    Message(Bytes),
+    /// The request with this id gets no answer.
+    Failed(RequestId, ClientError),
+    /// Something that is no message was skipped.
+    Skipped(&'static str),
+    /// The transport went away; the channel ends after it.
+    End(String),
+}
+
+/// The way to a server.
+pub(crate) trait Wire: Send + Sync + 'static {
+    /// Hands a message over, and waits for room if need be.
+    fn send(&self, message: Outgoing) -> BoxFuture<'_, Result<(), ClientError>>;
+
+    /// Hands over a message that may be lost: the answer to a ping, a cancellation.
+    fn post(&self, message: Outgoing);
+
+    /// Gives up on the request with this id; `notice` tells the server so where the transport alone does not.
+    fn cancel(&self, id: &RequestId, notice: Outgoing);
+
+    /// Opens what carries messages that answer nothing, where that is a thing of its own (legacy HTTP).
+    fn listen(&self, _version: Version) {}
+
+    /// Begins to end the connection and what was started for it.
+    fn stop(&self);
+
+    /// Waits until that is done, within a bounded time.
+    fn stopped(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Both ways.
+pub(crate) struct Link {
+    pub(crate) wire: Box<dyn Wire>,
+    pub(crate) inbound: mpsc::Receiver<Inbound>,
+}

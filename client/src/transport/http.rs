@@ -1,0 +1,233 @@
+//! A server behind Streamable HTTP: each message is a request of its own, each answer JSON or a stream of events.
+
+mod answer;
+mod dial;
+mod listen;
+pub(crate) mod mirror;
+mod request;
+mod sse;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use ramen_mcp::{IdKey, RequestId, Version};
+use ramen_redact::{Redactor, SafeUrl, Secret};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Inbound, Link, Outgoing, QUEUE, Wire};
+use crate::error::ClientError;
+use crate::limits::Limits;
+use dial::Dial;
+
+/// Messages that may be lost and are on their way at once.
+const MAX_POSTS: usize = 8;
+
+/// The endpoint and what is going on with it.
+pub(crate) struct HttpWire {
+    shared: Arc<Shared>,
+    ended: watch::Receiver<bool>,
+}
+
+struct Shared {
+    server: String,
+    url: SafeUrl,
+    uri: Uri,
+    headers: HeaderMap,
+    dial: Dial,
+    redactor: Redactor,
+    limits: Limits,
+    inbound: mpsc::Sender<Inbound>,
+    stop: CancellationToken,
+    posts: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Of a legacy server that minted one.
+    session: Option<HeaderValue>,
+    version: Option<Version>,
+    exchanges: HashMap<IdKey, AbortHandle>,
+    listening: Option<AbortHandle>,
+}
+
+/// Prepares an endpoint; the first message connects.
+pub(crate) fn open(
+    server: &str,
+    url: &SafeUrl,
+    headers: &BTreeMap<String, Secret>,
+    limits: &Limits,
+) -> Result<Link, ClientError> {
+    let bad = |why: &str| ClientError::Config {
+        server: server.to_owned(),
+        why: why.to_owned(),
+    };
+    let mut target = url.expose().clone();
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| bad("a header has no usable name"))?;
+        // The error of the conversion is not shown: it might hold the value.
+        let mut value = HeaderValue::from_str(value.expose().trim())
+            .map_err(|_| bad("a header has no usable value"))?;
+        value.set_sensitive(true);
+        map.insert(name, value);
+    }
+    if let Some(basic) = request::basic(&target) {
+        map.entry(http::header::AUTHORIZATION).or_insert(basic);
+    }
+    // Both fail only for addresses that cannot have them.
+    let _ = target.set_username("");
+    let _ = target.set_password(None);
+    target.set_fragment(None);
+    let uri: Uri = target
+        .as_str()
+        .parse()
+        .map_err(|_| bad("the url cannot be sent"))?;
+    let (inbound_in, inbound) = mpsc::channel(QUEUE);
+    let (ended_in, ended) = watch::channel(false);
+    let secrets = headers.values().map(|value| value.expose().as_str());
+    let shared = Arc::new(Shared {
+        server: server.to_owned(),
+        dial: Dial::new(target.scheme() == "https"),
+        url: url.clone(),
+        uri,
+        headers: map,
+        redactor: Redactor::new(secrets.filter(|value| value.len() >= 6)),
+        limits: *limits,
+        inbound: inbound_in,
+        stop: CancellationToken::new(),
+        posts: Arc::new(Semaphore::new(MAX_POSTS)),
+        state: Mutex::default(),
+    });
+    tokio::spawn(keep(Arc::clone(&shared), ended_in));
+    Ok(Link {
+        wire: Box::new(HttpWire { shared, ended }),
+        inbound,
+    })
+}
+
+/// Waits for the end, stops what is going on, and gives the session back.
+async fn keep(shared: Arc<Shared>, ended: watch::Sender<bool>) {
+    shared.stop.cancelled().await;
+    let session = {
+        let mut state = shared.state();
+        for (_, exchange) in state.exchanges.drain() {
+            exchange.abort();
+        }
+        if let Some(listening) = state.listening.take() {
+            listening.abort();
+        }
+        state.session.take()
+    };
+    if let Some(session) = session {
+        let _ = tokio::time::timeout(shared.limits.close, shared.end_session(session)).await;
+    }
+    ended.send_replace(true);
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server is not there any more.
+    async fn gone(&self, why: String) {
+        let _ = self.inbound.send(Inbound::End(why)).await;
+        self.stop.cancel();
+    }
+
+    fn spawn_exchange(self: &Arc<Self>, id: &RequestId, message: Outgoing) {
+        let shared = Arc::clone(self);
+        let key = id.key();
+        let (id, done) = (id.clone(), key.clone());
+        let mut state = self.state();
+        if self.stop.is_cancelled() {
+            return;
+        }
+        let task = tokio::spawn(async move {
+            let outcome = shared.exchange(&id, &message).await;
+            // Gone from the table before its answer is known, so that a cancel finds nothing to do.
+            shared.state().exchanges.remove(&done);
+            if let Err(error) = outcome {
+                let gone = match &error {
+                    ClientError::Connect { .. } => Some(error.to_string()),
+                    _ => None,
+                };
+                let _ = shared.inbound.send(Inbound::Failed(id, error)).await;
+                if let Some(why) = gone {
+                    shared.gone(why).await;
+                }
+            }
+        });
+        state.exchanges.insert(key, task.abort_handle());
+    }
+}
+
+impl Wire for HttpWire {
+    fn send(&self, message: Outgoing) -> BoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            match message.id.clone() {
+                Some(id) => {
+                    self.shared.spawn_exchange(&id, message);
+                    Ok(())
+                }
+                // What follows it may depend on it.
+                None => self.shared.notify(&message).await,
+            }
+        })
+    }
+
+    fn post(&self, message: Outgoing) {
+        let Ok(permit) = Arc::clone(&self.shared.posts).try_acquire_owned() else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let _permit = permit;
+            tokio::select! {
+                _ = shared.notify(&message) => {}
+                () = shared.stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// To a modern server the end of the connection says it; a legacy one must be told.
+    fn cancel(&self, id: &RequestId, notice: Outgoing) {
+        let exchange = self.shared.state().exchanges.remove(&id.key());
+        if let Some(exchange) = exchange {
+            exchange.abort();
+        }
+        if notice.version.is_none_or(|version| !version.is_modern()) {
+            self.post(notice);
+        }
+    }
+
+    fn listen(&self, version: Version) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = self.shared.state();
+        state.version = Some(version);
+        if let Some(before) = state.listening.take() {
+            before.abort();
+        }
+        if !self.shared.stop.is_cancelled() && !version.is_modern() {
+            let task = tokio::spawn(async move { shared.listen(version).await });
+            state.listening = Some(task.abort_handle());
+        }
+    }
+
+    fn stop(&self) {
+        self.shared.stop.cancel();
+    }
+
+    fn stopped(&self) -> BoxFuture<'_, ()> {
+        let mut ended = self.ended.clone();
+        Box::pin(async move {
+            let _ = ended.wait_for(|ended| *ended).await;
+        })
+    }
+}

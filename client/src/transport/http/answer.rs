@@ -1,0 +1,249 @@
+//! Answers as they come in: JSON, a stream of events, or a status that says no.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use ramen_mcp::RequestId;
+use ramen_mcp::envelope::{self, Message};
+
+use super::dial::innermost;
+use super::sse::{Event, Parser};
+use super::{Outgoing, Shared};
+use crate::error::ClientError;
+use crate::refusal::refusal;
+use crate::transport::Inbound;
+
+/// The wait before a stream is resumed, when the server does not say.
+const RETRY: Duration = Duration::from_secs(1);
+/// Times that a stream is resumed without any event in between.
+const MAX_EMPTY: u32 = 5;
+/// Bytes of a refusal that are read.
+const MAX_REFUSAL: usize = 64 * 1024;
+/// How long a refusal may take to be read.
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
+
+/// How a stream ended.
+enum Ended {
+    /// With our answer.
+    Answered,
+    /// Without it. Whether anything came.
+    Early { events: bool },
+}
+
+impl Shared {
+    /// One request: everything that belongs to it goes to the reader, its answer last.
+    pub(super) async fn exchange(
+        &self,
+        id: &RequestId,
+        message: &Outgoing,
+    ) -> Result<(), ClientError> {
+        let (response, named) = self.post(message).await?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(self.refused(response, named).await);
+        }
+        match kind(&response) {
+            Kind::Json => {
+                let body = self
+                    .whole(response.into_body(), self.limits.message)
+                    .await?;
+                // Without an answer in it nobody would be told.
+                if !answers(&body, id) {
+                    return Err(self.no_answer());
+                }
+                self.pass(body).await;
+                Ok(())
+            }
+            Kind::Events => self.stream(id, message, response).await,
+            Kind::Other => Err(ClientError::answer(
+                &message.method,
+                format!("HTTP {} with neither JSON nor events", status.as_u16()),
+            )),
+        }
+    }
+
+    /// A message that has no answer. What the server says to it beyond its status does not matter.
+    pub(super) async fn notify(&self, message: &Outgoing) -> Result<(), ClientError> {
+        let (response, named) = self.post(message).await?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(self.refused(response, named).await)
+    }
+
+    /// Reads events up to the answer. A legacy stream that breaks before it is resumed where the server numbers events.
+    async fn stream(
+        &self,
+        id: &RequestId,
+        message: &Outgoing,
+        response: Response<Incoming>,
+    ) -> Result<(), ClientError> {
+        let legacy = message.version.is_none_or(|version| !version.is_modern());
+        let mut parser = Parser::new(self.limits.message);
+        let mut body = response.into_body();
+        let mut empty = 0;
+        loop {
+            match self.read_events(&mut parser, &mut body, Some(id)).await? {
+                Ended::Answered => return Ok(()),
+                Ended::Early { events: true } => empty = 0,
+                Ended::Early { events: false } => empty += 1,
+            }
+            let Some(last) = parser
+                .last_id
+                .clone()
+                .filter(|_| legacy && empty < MAX_EMPTY)
+            else {
+                return Err(self.no_answer());
+            };
+            tokio::time::sleep(parser.retry.unwrap_or(RETRY)).await;
+            let version = message.version.unwrap_or(ramen_mcp::version::NEWEST_LEGACY);
+            let resumed = self.events(version, Some(&last)).await?;
+            if !resumed.status().is_success() {
+                return Err(self.refused(resumed, true).await);
+            }
+            parser.reopened();
+            body = resumed.into_body();
+        }
+    }
+
+    /// The events that a legacy server sends by itself, until the stream ends. Whether anything came.
+    pub(super) async fn unasked(
+        &self,
+        parser: &mut Parser,
+        response: Response<Incoming>,
+    ) -> Result<bool, ClientError> {
+        let mut body = response.into_body();
+        match self.read_events(parser, &mut body, None).await? {
+            Ended::Early { events } => Ok(events),
+            Ended::Answered => Ok(true),
+        }
+    }
+
+    async fn read_events(
+        &self,
+        parser: &mut Parser,
+        body: &mut Incoming,
+        id: Option<&RequestId>,
+    ) -> Result<Ended, ClientError> {
+        let mut any = false;
+        while let Some(frame) = body.frame().await {
+            // A broken stream is one that ended early: it may be resumed.
+            let Ok(frame) = frame else { break };
+            let Some(piece) = frame.data_ref() else {
+                continue;
+            };
+            let events = parser.feed(piece).map_err(|_| ClientError::TooLarge {
+                what: "an event",
+                limit: self.limits.message,
+            })?;
+            for Event { kind, data } in events {
+                any = true;
+                if data.is_empty() || kind.is_some_and(|kind| kind != "message") {
+                    continue;
+                }
+                let answered = id.is_some_and(|id| answers(&data, id));
+                self.pass(data).await;
+                if answered {
+                    return Ok(Ended::Answered);
+                }
+            }
+        }
+        Ok(Ended::Early { events: any })
+    }
+
+    async fn pass(&self, message: Bytes) {
+        let _ = self.inbound.send(Inbound::Message(message)).await;
+    }
+
+    fn no_answer(&self) -> ClientError {
+        ClientError::answer("a request", format!("{} sent no answer to it", self.url))
+    }
+
+    /// Why a status says no. `session`: the request named one.
+    pub(super) async fn refused(&self, response: Response<Incoming>, session: bool) -> ClientError {
+        let status = response.status();
+        let url = self.url.to_string();
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let challenge = response.headers().get(header::WWW_AUTHENTICATE);
+                let challenge = challenge.and_then(|value| value.to_str().ok());
+                return ClientError::SignIn {
+                    url,
+                    status: status.as_u16(),
+                    challenge: challenge.map(|text| text.chars().take(2000).collect()),
+                };
+            }
+            StatusCode::NOT_FOUND if session => return ClientError::SessionLost,
+            _ => {}
+        }
+        let json = matches!(kind(&response), Kind::Json);
+        let body = self.whole(response.into_body(), MAX_REFUSAL);
+        let body = tokio::time::timeout(REFUSAL_TIME, body).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
+        if json
+            && let Ok(Message::Response(answer)) = envelope::parse(&body)
+            && let Err(error) = answer.outcome
+        {
+            return refusal(&self.redactor, error);
+        }
+        let text = String::from_utf8_lossy(&body);
+        let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+        ClientError::Http {
+            url,
+            status: status.as_u16(),
+            text: self.redactor.redact(&text).into_owned(),
+        }
+    }
+
+    async fn whole(&self, mut body: Incoming, limit: usize) -> Result<Bytes, ClientError> {
+        let mut all = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                let why = innermost(&error);
+                ClientError::answer("a request", format!("{} broke off: {why}", self.url))
+            })?;
+            if let Some(piece) = frame.data_ref() {
+                if all.len() + piece.len() > limit {
+                    return Err(ClientError::TooLarge {
+                        what: "the answer",
+                        limit,
+                    });
+                }
+                all.extend_from_slice(piece);
+            }
+        }
+        Ok(all.freeze())
+    }
+}
+
+/// Whether a message answers the request, or is broken in a way that names it.
+fn answers(body: &Bytes, id: &RequestId) -> bool {
+    let named = match envelope::parse(body) {
+        Ok(Message::Response(response)) => response.id,
+        Err(reject) => reject.id,
+        Ok(_) => None,
+    };
+    named.is_some_and(|named| named.key() == id.key())
+}
+
+pub(super) enum Kind {
+    Json,
+    Events,
+    Other,
+}
+
+pub(super) fn kind(response: &Response<Incoming>) -> Kind {
+    let value = response.headers().get(header::CONTENT_TYPE);
+    let text = value.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = text.split(';').next().unwrap_or("").trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        Kind::Json
+    } else if essence.eq_ignore_ascii_case("text/event-stream") {
+        Kind::Events
+    } else {
+        Kind::Other
+    }
+}

@@ -1,0 +1,173 @@
+//! Requests as they go out.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Response, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use ramen_mcp::Version;
+use ramen_mcp::headers::encode;
+use ramen_mcp::names::method;
+use url::Url;
+
+use super::dial::DialError;
+use super::{Outgoing, Shared};
+use crate::error::ClientError;
+
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const BOTH: &str = "application/json, text/event-stream";
+const EVENTS: &str = "text/event-stream";
+
+/// User name and password of an address, as a header.
+pub(super) fn basic(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decode = |text: &str| {
+        percent_encoding::percent_decode_str(text)
+            .decode_utf8_lossy()
+            .into_owned()
+    };
+    let password = url.password().map(decode).unwrap_or_default();
+    let pair = STANDARD.encode(format!("{}:{password}", decode(url.username())));
+    let mut value = HeaderValue::from_str(&format!("Basic {pair}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+impl Shared {
+    /// `POST` of one message; the head of the answer, and whether a session was named.
+    pub(super) async fn post(
+        &self,
+        message: &Outgoing,
+    ) -> Result<(Response<Incoming>, bool), ClientError> {
+        let mut request = self.request(Method::POST, message.body.clone());
+        let headers = request.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        headers.insert(header::ACCEPT, HeaderValue::from_static(BOTH));
+        let begins = message.method == method::INITIALIZE;
+        let session = match message.version {
+            Some(version) if !begins => {
+                headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
+                if version.is_modern() {
+                    self.mirror(headers, message)?;
+                    None
+                } else {
+                    self.state().session.clone()
+                }
+            }
+            _ => None,
+        };
+        let named = session.is_some();
+        if let Some(session) = session {
+            headers.insert(SESSION, session);
+        }
+        let response = self.send(request).await?;
+        if begins && response.status().is_success() {
+            let minted = response.headers().get(SESSION).cloned();
+            self.state().session = minted;
+        }
+        Ok((response, named))
+    }
+
+    /// `GET` of the events that a legacy server sends by itself, or of the rest of a stream.
+    pub(super) async fn events(
+        &self,
+        version: Version,
+        last: Option<&str>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let mut request = self.request(Method::GET, Bytes::new());
+        let headers = request.headers_mut();
+        headers.insert(header::ACCEPT, HeaderValue::from_static(EVENTS));
+        headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            headers.insert(LAST_EVENT, last);
+        }
+        if let Some(session) = self.state().session.clone() {
+            headers.insert(SESSION, session);
+        }
+        self.send(request).await
+    }
+
+    /// `DELETE` of a session. That the server does not want it is no matter.
+    pub(super) async fn end_session(&self, session: HeaderValue) {
+        let mut request = self.request(Method::DELETE, Bytes::new());
+        let version = self.state().version;
+        if let Some(version) = version {
+            let value = HeaderValue::from_static(version.as_str());
+            request.headers_mut().insert(VERSION, value);
+        }
+        request.headers_mut().insert(SESSION, session);
+        let _ = self.dial.send(request).await;
+    }
+
+    fn request(&self, method: Method, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        let agent = concat!("ramen/", env!("CARGO_PKG_VERSION"));
+        let agent = HeaderValue::from_static(agent);
+        request
+            .headers_mut()
+            .entry(header::USER_AGENT)
+            .or_insert(agent);
+        request
+    }
+
+    fn mirror(&self, headers: &mut http::HeaderMap, message: &Outgoing) -> Result<(), ClientError> {
+        let value = |text: &str| {
+            HeaderValue::from_str(&encode(text))
+                .map_err(|_| ClientError::answer(&message.method, "it cannot be sent in a header"))
+        };
+        headers.insert(METHOD, value(&message.method)?);
+        if let Some(name) = &message.name {
+            headers.insert(NAME, value(name)?);
+        }
+        for (name, text) in &message.headers {
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| ClientError::answer(&message.method, "a header has no usable name"))?;
+            // It is encoded already.
+            let text = HeaderValue::from_str(text).map_err(|_| {
+                ClientError::answer(&message.method, "it cannot be sent in a header")
+            })?;
+            headers.insert(name, text);
+        }
+        Ok(())
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
+        let response = self.dial.send(request).await.map_err(|error| match error {
+            DialError::Connect(why) => ClientError::Connect {
+                url: self.url.to_string(),
+                why: self.redactor.redact(&why).into_owned(),
+            },
+            DialError::Broken(why) => ClientError::answer(
+                "a request",
+                format!("{} broke off: {}", self.url, self.redactor.redact(&why)),
+            ),
+        })?;
+        if response.status().is_redirection() {
+            let to = response.headers().get(header::LOCATION);
+            let to = to.and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+            let to = ramen_redact::mask_urls(to)
+                .chars()
+                .take(300)
+                .collect::<String>();
+            return Err(ClientError::Http {
+                url: self.url.to_string(),
+                status: response.status().as_u16(),
+                text: format!("it redirects to {to}; configure that address if it is right"),
+            });
+        }
+        Ok(response)
+    }
+}
