@@ -1,11 +1,13 @@
 //! What wakes a group: its own changes, those of its children, and those of Secrets that it refers to.
 //! Children are kept as metadata alone, Deployments with their status.
 
-use std::collections::BTreeSet;
+mod joined;
+mod kept;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt as _, future, stream};
+use futures::{Stream, StreamExt as _, future};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -14,19 +16,20 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt as _, watcher as watch};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use ramen_crds::McpGroup;
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
-use crate::group::{Context, GroupKey, Guarded, Wake};
+pub(crate) use self::joined::{Stub, each};
+use self::kept::{Filling, Kept, cache};
+use crate::group::{Context, GroupKey, Wake};
 use crate::names;
 
 /// Metadata of one kind.
-pub type Metas<K> = Store<PartialObjectMeta<K>>;
+pub type Metas<K> = Kept<PartialObjectMeta<K>>;
 
 /// What is known of the cluster without asking.
 #[derive(Clone)]
@@ -34,7 +37,7 @@ pub struct Caches {
     /// The groups.
     pub groups: Store<DeserializeGuard<McpGroup>>,
     /// Deployments of ours.
-    pub deployments: Store<Deployment>,
+    pub deployments: Kept<Deployment>,
     /// All Secrets: groups refer to those of people.
     pub secrets: Metas<Secret>,
     /// Ours.
@@ -59,13 +62,8 @@ pub trait Cached: Sized {
     /// The metadata of an object as the watch has seen it.
     fn seen(caches: &Caches, namespace: &str, name: &str) -> Option<ObjectMeta>;
 
-    /// The metadata of all objects that are labelled as a group's.
+    /// The metadata of all objects that a group owns.
     fn of_group(caches: &Caches, key: &GroupKey) -> Vec<ObjectMeta>;
-}
-
-fn is_of(meta: &ObjectMeta, key: &GroupKey) -> bool {
-    meta.namespace.as_deref() == Some(&key.namespace)
-        && group_of(meta).is_some_and(|name| name == key.name)
 }
 
 /// The group that owns an object. Labels may be edited; the owner says whose it is.
@@ -85,14 +83,12 @@ macro_rules! cached {
             const KIND: &'static str = stringify!($kind);
 
             fn seen(caches: &Caches, namespace: &str, name: &str) -> Option<ObjectMeta> {
-                let object = caches.$store.get(&ObjectRef::new(name).within(namespace))?;
-                Some(object.metadata.clone())
+                Some(caches.$store.get(namespace, name)?.metadata.clone())
             }
 
             fn of_group(caches: &Caches, key: &GroupKey) -> Vec<ObjectMeta> {
-                let all = caches.$store.state();
-                let ours = all.iter().filter(|object| is_of(&object.metadata, key));
-                ours.map(|object| object.metadata.clone()).collect()
+                let ours = caches.$store.of(key);
+                ours.iter().map(|object| object.metadata.clone()).collect()
             }
         }
     )*};
@@ -112,25 +108,27 @@ cached!(
 /// The writing ends of [`Caches`].
 pub struct Writers {
     groups: reflector::store::Writer<DeserializeGuard<McpGroup>>,
-    deployments: reflector::store::Writer<Deployment>,
-    secrets: reflector::store::Writer<PartialObjectMeta<Secret>>,
-    config_maps: reflector::store::Writer<PartialObjectMeta<ConfigMap>>,
-    service_accounts: reflector::store::Writer<PartialObjectMeta<ServiceAccount>>,
-    services: reflector::store::Writer<PartialObjectMeta<Service>>,
-    network_policies: reflector::store::Writer<PartialObjectMeta<NetworkPolicy>>,
-    pdbs: reflector::store::Writer<PartialObjectMeta<PodDisruptionBudget>>,
-    hpas: reflector::store::Writer<PartialObjectMeta<HorizontalPodAutoscaler>>,
+    deployments: Filling<Deployment>,
+    secrets: Filling<PartialObjectMeta<Secret>>,
+    config_maps: Filling<PartialObjectMeta<ConfigMap>>,
+    service_accounts: Filling<PartialObjectMeta<ServiceAccount>>,
+    services: Filling<PartialObjectMeta<Service>>,
+    network_policies: Filling<PartialObjectMeta<NetworkPolicy>>,
+    pdbs: Filling<PartialObjectMeta<PodDisruptionBudget>>,
+    hpas: Filling<PartialObjectMeta<HorizontalPodAutoscaler>>,
 }
 
 #[cfg(test)]
 impl Writers {
-    pub(crate) fn accounts(
-        &mut self,
-    ) -> &mut reflector::store::Writer<PartialObjectMeta<ServiceAccount>> {
+    pub(crate) fn groups(&mut self) -> &mut reflector::store::Writer<DeserializeGuard<McpGroup>> {
+        &mut self.groups
+    }
+
+    pub(crate) fn accounts(&mut self) -> &mut Filling<PartialObjectMeta<ServiceAccount>> {
         &mut self.service_accounts
     }
 
-    pub(crate) fn maps(&mut self) -> &mut reflector::store::Writer<PartialObjectMeta<ConfigMap>> {
+    pub(crate) fn maps(&mut self) -> &mut Filling<PartialObjectMeta<ConfigMap>> {
         &mut self.config_maps
     }
 }
@@ -139,14 +137,14 @@ impl Caches {
     /// Empty caches, and what fills them.
     pub fn new() -> (Self, Writers) {
         let (groups, to_groups) = reflector::store();
-        let (deployments, to_deployments) = reflector::store();
-        let (secrets, to_secrets) = reflector::store();
-        let (config_maps, to_config_maps) = reflector::store();
-        let (service_accounts, to_service_accounts) = reflector::store();
-        let (services, to_services) = reflector::store();
-        let (network_policies, to_network_policies) = reflector::store();
-        let (pdbs, to_pdbs) = reflector::store();
-        let (hpas, to_hpas) = reflector::store();
+        let (deployments, to_deployments) = cache();
+        let (secrets, to_secrets) = cache();
+        let (config_maps, to_config_maps) = cache();
+        let (service_accounts, to_service_accounts) = cache();
+        let (services, to_services) = cache();
+        let (network_policies, to_network_policies) = cache();
+        let (pdbs, to_pdbs) = cache();
+        let (hpas, to_hpas) = cache();
         (
             Self {
                 groups,
@@ -176,14 +174,14 @@ impl Caches {
     /// Waits until every first list is done.
     pub async fn ready(&self) -> Result<(), reflector::store::WriterDropped> {
         self.groups.wait_until_ready().await?;
-        self.deployments.wait_until_ready().await?;
-        self.secrets.wait_until_ready().await?;
-        self.config_maps.wait_until_ready().await?;
-        self.service_accounts.wait_until_ready().await?;
-        self.services.wait_until_ready().await?;
-        self.network_policies.wait_until_ready().await?;
-        self.pdbs.wait_until_ready().await?;
-        self.hpas.wait_until_ready().await
+        self.deployments.ready().await?;
+        self.secrets.ready().await?;
+        self.config_maps.ready().await?;
+        self.service_accounts.ready().await?;
+        self.services.ready().await?;
+        self.network_policies.ready().await?;
+        self.pdbs.ready().await?;
+        self.hpas.ready().await
     }
 
     /// The groups that refer to a Secret.
@@ -276,156 +274,6 @@ fn key_of(meta: &ObjectMeta) -> Option<GroupKey> {
     Some(GroupKey::new(meta.namespace.clone()?, meta.name.clone()?))
 }
 
-/// One stream of events over some namespaces, or all of them.
-fn each<K>(
-    client: &Client,
-    namespaces: &[String],
-    config: &watcher::Config,
-) -> stream::BoxStream<'static, watcher::Result<Event<K>>>
-where
-    K: Resource<Scope = NamespaceResourceScope>
-        + Stub
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + 'static,
-    K::DynamicType: Default,
-{
-    if let [namespace] = namespaces {
-        return watch(Api::namespaced(client.clone(), namespace), config.clone()).boxed();
-    }
-    if namespaces.is_empty() {
-        return watch(Api::all(client.clone()), config.clone()).boxed();
-    }
-    let streams: Vec<_> = namespaces
-        .iter()
-        .map(|namespace| {
-            let api = Api::namespaced(client.clone(), namespace);
-            (namespace.clone(), watch(api, config.clone()).boxed())
-        })
-        .collect();
-    joined(streams).boxed()
-}
-
-/// An object of which only the metadata is known: enough to remove it from a cache.
-trait Stub {
-    fn stub(meta: ObjectMeta) -> Self;
-}
-
-impl<K> Stub for PartialObjectMeta<K> {
-    fn stub(metadata: ObjectMeta) -> Self {
-        Self {
-            metadata,
-            types: None,
-            _phantom: std::marker::PhantomData,
-        }
-    }
-}
-
-impl Stub for Deployment {
-    fn stub(metadata: ObjectMeta) -> Self {
-        Self {
-            metadata,
-            ..Self::default()
-        }
-    }
-}
-
-impl Stub for Guarded {
-    fn stub(metadata: ObjectMeta) -> Self {
-        Self(Err(kube::core::error_boundary::InvalidObject {
-            error: "removed".to_owned(),
-            metadata,
-        }))
-    }
-}
-
-/// One namespace's part of a joined stream.
-#[derive(Default)]
-struct Part {
-    done: bool,
-    there: BTreeSet<String>,
-    /// A list that is made again.
-    again: Option<BTreeSet<String>>,
-}
-
-/// Joins streams of several namespaces into one that a cache understands: one `Init`, one `InitDone`
-/// when all first lists are done. A list that is made again later comes as single changes.
-fn joined<K>(
-    streams: Vec<(
-        String,
-        stream::BoxStream<'static, watcher::Result<Event<K>>>,
-    )>,
-) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
-where
-    K: Resource + Stub + Send + 'static,
-{
-    let mut parts: Vec<(String, Part)> = Vec::new();
-    let mut tagged = Vec::new();
-    for (n, (namespace, stream)) in streams.into_iter().enumerate() {
-        parts.push((namespace, Part::default()));
-        tagged.push(stream.map(move |event| (n, event)).boxed());
-    }
-    let events = stream::select_all(tagged)
-        .flat_map(move |(n, event)| stream::iter(join_one(&mut parts, n, event)));
-    stream::once(future::ready(Ok(Event::Init))).chain(events)
-}
-
-fn join_one<K: Resource + Stub>(
-    parts: &mut [(String, Part)],
-    n: usize,
-    event: watcher::Result<Event<K>>,
-) -> Vec<watcher::Result<Event<K>>> {
-    let listed = parts.iter().all(|(_, part)| part.done);
-    let Some((namespace, part)) = parts.get_mut(n) else {
-        return Vec::new();
-    };
-    let name = |object: &K| object.meta().name.clone().unwrap_or_default();
-    match event {
-        Ok(Event::Init) => {
-            part.again = part.done.then(BTreeSet::new);
-            Vec::new()
-        }
-        Ok(Event::InitApply(object) | Event::Apply(object)) => {
-            part.there.insert(name(&object));
-            if let Some(again) = &mut part.again {
-                again.insert(name(&object));
-            }
-            vec![Ok(if listed {
-                Event::Apply(object)
-            } else {
-                Event::InitApply(object)
-            })]
-        }
-        Ok(Event::InitDone) => {
-            if let Some(again) = part.again.take() {
-                let gone = part.there.difference(&again).map(|name| {
-                    Ok(Event::Delete(K::stub(ObjectMeta {
-                        name: Some(name.clone()),
-                        namespace: Some(namespace.clone()),
-                        ..ObjectMeta::default()
-                    })))
-                });
-                let gone = gone.collect();
-                part.there = again;
-                return gone;
-            }
-            part.done = true;
-            if parts.iter().all(|(_, part)| part.done) {
-                vec![Ok(Event::InitDone)]
-            } else {
-                Vec::new()
-            }
-        }
-        Ok(Event::Delete(object)) => {
-            part.there.remove(&name(&object));
-            vec![Ok(Event::Delete(object))]
-        }
-        Err(error) => vec![Err(error)],
-    }
-}
-
 struct Children<'a> {
     client: &'a Client,
     namespaces: &'a [String],
@@ -436,11 +284,8 @@ struct Children<'a> {
 
 impl Children<'_> {
     /// Watches the metadata of a kind.
-    fn meta<K>(
-        &mut self,
-        writer: reflector::store::Writer<PartialObjectMeta<K>>,
-        config: &watcher::Config,
-    ) where
+    fn meta<K>(&mut self, filling: Filling<PartialObjectMeta<K>>, config: &watcher::Config)
+    where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
             + Debug
@@ -453,14 +298,11 @@ impl Children<'_> {
             object.metadata.managed_fields = None;
             object.metadata.annotations = None;
         });
-        self.follow(
-            reflector::reflector(writer, events),
-            K::kind(&()).into_owned(),
-        );
+        self.follow(filling.fill(events), K::kind(&()).into_owned());
     }
 
     /// Watches a kind with its status; what is not looked at is dropped.
-    fn full(&mut self, writer: reflector::store::Writer<Deployment>, config: &watcher::Config) {
+    fn full(&mut self, filling: Filling<Deployment>, config: &watcher::Config) {
         let events = each::<Deployment>(self.client, self.namespaces, config);
         let events = events.default_backoff().modify(|deployment| {
             deployment.metadata.managed_fields = None;
@@ -469,10 +311,7 @@ impl Children<'_> {
                 spec.template = k8s_openapi::api::core::v1::PodTemplateSpec::default();
             }
         });
-        self.follow(
-            reflector::reflector(writer, events),
-            "Deployment".to_owned(),
-        );
+        self.follow(filling.fill(events), "Deployment".to_owned());
     }
 
     /// Wakes whoever a change is about. First lists wake nobody: every group runs at the start.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret as KubeSecret};
 use kube::api::ObjectMeta;
-use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt as _};
 use ramen_crds::{LocalRef, McpGroup, SecretName};
 use ramen_redact::Secret;
@@ -124,12 +123,11 @@ impl Reader<'_> {
         if let Some((_, data)) = self.kept.get(name) {
             return Ok(Some(Arc::clone(data)));
         }
-        let reference = ObjectRef::new(name).within(&self.key.namespace);
         let version = self
             .ctx
             .caches
             .secrets
-            .get(&reference)
+            .get(&self.key.namespace, name)
             .and_then(|meta| meta.metadata.resource_version.clone());
         if let (Some(version), Some((seen, data))) = (&version, self.seen.remove(name))
             && *version == seen

@@ -80,9 +80,13 @@ impl Work {
     pub(super) fn resolve(&self, rollout: &mut Rollout, group: &Validated, wake: &Wake) {
         let (git, metrics) = (self.git.clone(), self.metrics.clone());
         let (remote, wanted) = (group.remote.clone(), group.wanted.clone());
+        let key = group.key.clone();
         Self::start(rollout, group, wake, async move {
             let found = git.resolve(&remote, &wanted).await.map_err(Trouble::from);
             metrics.fetched(found.is_ok());
+            if let Ok(found) = &found {
+                tracing::debug!(group = %key, commit = found.commit, "looked at the source");
+            }
             Done::Resolved(found)
         });
     }
@@ -107,6 +111,7 @@ impl Work {
         });
         let work = self.clone();
         let (remote, path) = (group.remote.clone(), group.spec.source.path.to_string());
+        let key = group.key.clone();
         Self::start(rollout, group, wake, async move {
             let stored = async {
                 let limits = TreeLimits::default();
@@ -120,6 +125,9 @@ impl Work {
             };
             let stored = stored.await;
             work.metrics.fetched(stored.is_ok());
+            if let Ok(stored) = &stored {
+                tracing::debug!(group = %key, commit = stored.commit, "the code is in the store");
+            }
             Done::Fetched(revision, stored)
         });
     }

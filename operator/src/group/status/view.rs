@@ -1,7 +1,6 @@
 //! What a status is made of: the memory of the revision machine, and the Deployments.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::runtime::reflector::ObjectRef;
 use ramen_crds::{ErrorEntry, LastDeploy, McpGroupStatus, Replicas, RevisionStatus, ZoneStatus};
 use ramen_group::{Finding, Outcome as DeployOutcome};
 use ramen_rollout::{Failure, Memory, Stage};
@@ -35,8 +34,7 @@ pub(super) fn zones(
 ) -> Vec<ZoneView> {
     let zones = group.spec.zones.iter().map(|zone| {
         let name = child::zone(&group.key.name, zone.name.as_str());
-        let reference = ObjectRef::new(&name).within(&group.key.namespace);
-        let live = caches.deployments.get(&reference);
+        let live = caches.deployments.get(&group.key.namespace, &name);
         let wanted = match zone.replicas {
             Replicas::Fixed(count) => Some(count),
             Replicas::Scaled { .. } => None,
