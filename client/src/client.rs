@@ -171,7 +171,7 @@ impl Client {
         Self::over(name, &config, options, link, era).await
     }
 
-    async fn over(
+    pub(crate) async fn over(
         name: &str,
         config: &ServerConfig,
         options: &Options,

@@ -11,6 +11,10 @@
 //! What a server sends is not trusted: sizes, counts and times are bounded by [`Limits`], and the secrets of a
 //! configuration are in no error, log line or `Debug` text.
 
+// The tests of this crate share a scripted server, which names it from outside.
+#[cfg(test)]
+extern crate self as ramen_client;
+
 mod ask;
 mod backoff;
 pub mod cache;

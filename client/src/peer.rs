@@ -135,11 +135,6 @@ impl Peer {
         self.shared.table().version = Some(version);
     }
 
-    /// What is agreed on.
-    pub(crate) fn version(&self) -> Option<Version> {
-        self.shared.table().version
-    }
-
     pub(crate) fn done(&self) -> &CancellationToken {
         &self.shared.done
     }
@@ -299,7 +294,10 @@ impl Shared {
                 Inbound::Message(body) => self.message(&body),
                 Inbound::Failed(id, error) => self.answer(&id, Err(error)),
                 Inbound::Skipped(what) => self.warn(what),
-                Inbound::End(reason) => why = Some(reason),
+                Inbound::End(reason) => {
+                    why = Some(reason);
+                    break;
+                }
             }
         }
         self.end(why.unwrap_or_else(|| "the connection ended".to_owned()));

@@ -40,7 +40,7 @@ pub(crate) enum Inbound {
     Failed(RequestId, ClientError),
     /// Something that is no message was skipped.
     Skipped(&'static str),
-    /// The transport went away; the channel ends after it.
+    /// The transport went away; nothing comes after it.
     End(String),
 }
 

@@ -141,13 +141,17 @@ impl Shared {
         self.stop.cancel();
     }
 
-    fn spawn_exchange(self: &Arc<Self>, id: &RequestId, message: Outgoing) {
+    fn spawn_exchange(
+        self: &Arc<Self>,
+        id: &RequestId,
+        message: Outgoing,
+    ) -> Result<(), ClientError> {
         let shared = Arc::clone(self);
         let key = id.key();
         let (id, done) = (id.clone(), key.clone());
         let mut state = self.state();
         if self.stop.is_cancelled() {
-            return;
+            return Err(ClientError::gone("it was closed"));
         }
         let task = tokio::spawn(async move {
             let outcome = shared.exchange(&id, &message).await;
@@ -165,6 +169,7 @@ impl Shared {
             }
         });
         state.exchanges.insert(key, task.abort_handle());
+        Ok(())
     }
 }
 
@@ -172,10 +177,7 @@ impl Wire for HttpWire {
     fn send(&self, message: Outgoing) -> BoxFuture<'_, Result<(), ClientError>> {
         Box::pin(async move {
             match message.id.clone() {
-                Some(id) => {
-                    self.shared.spawn_exchange(&id, message);
-                    Ok(())
-                }
+                Some(id) => self.shared.spawn_exchange(&id, message),
                 // What follows it may depend on it.
                 None => self.shared.notify(&message).await,
             }

@@ -1,0 +1,10 @@
+//! The client against servers that do what a test wants: in this process, in `sh`, behind a raw socket.
+
+mod cache;
+mod calls;
+mod config;
+mod connect;
+mod http;
+mod lists;
+mod stdio;
+mod support;
