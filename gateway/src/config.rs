@@ -1,0 +1,228 @@
+//! Flags and environment of `ramen-gateway`, read once, into values that are right. All faults are told
+//! in one message.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ramen_group::{AddressRule, CidrSet};
+
+use crate::callers::Limits;
+use crate::names;
+use crate::origin::Sites;
+
+/// Arguments of `ramen-gateway`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Address and port of the HTTP endpoints
+    #[arg(long, env = names::LISTEN, default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    pub listen: SocketAddr,
+    /// File that names the groups, their keys and workers; watched
+    #[arg(long, env = names::CONFIG, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Hosts that are served, separated by commas [default: loopback names on a loopback address, any on others]
+    #[arg(long, env = names::ALLOWED_HOSTS, value_name = "HOSTS", value_delimiter = ',')]
+    pub allowed_hosts: Vec<String>,
+    /// Origins that browsers may call from, separated by commas [default: the gateway's own]
+    #[arg(long, env = names::ALLOWED_ORIGINS, value_name = "ORIGINS", value_delimiter = ',')]
+    pub allowed_origins: Vec<String>,
+    /// How many proxies stand before the gateway
+    #[arg(long, env = names::TRUST_PROXY, default_value = "0", value_name = "HOPS")]
+    pub trust_proxy: u8,
+    /// Ranges of those proxies; unset: any
+    #[arg(long, env = names::PROXY_CIDRS, value_name = "CIDRS")]
+    pub proxy_cidrs: Option<String>,
+    /// Connections at once
+    #[arg(long, env = names::MAX_CONNECTIONS, default_value = "16384", value_name = "N")]
+    pub max_connections: u32,
+    /// Longest time of one call
+    #[arg(long, env = names::CALL_TIMEOUT_SECS, default_value = "120", value_name = "SECS")]
+    pub call_timeout_secs: u32,
+    /// Requests per second of one caller; 0: no limit
+    #[arg(long, env = names::CALLER_RATE, default_value = "0", value_name = "N")]
+    pub caller_rate: u32,
+    /// Requests at once of one caller
+    #[arg(long, env = names::CALLER_INFLIGHT, default_value = "512", value_name = "N")]
+    pub caller_inflight: u32,
+    /// Listen streams at once of one caller
+    #[arg(long, env = names::CALLER_STREAMS, default_value = "1024", value_name = "N")]
+    pub caller_streams: u32,
+    /// Certificate chain (PEM); with --tls-key: HTTPS
+    #[arg(long, env = names::TLS_CERT, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Key of the certificate (PEM)
+    #[arg(long, env = names::TLS_KEY, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Seconds that requests may go on after SIGTERM
+    #[arg(long, env = names::DRAIN_SECS, default_value = "30", value_name = "SECS")]
+    pub drain_secs: u32,
+    /// File that is written with the address and the process id
+    #[arg(long, env = names::ADDRESS_FILE, value_name = "FILE")]
+    pub address_file: Option<PathBuf>,
+    /// Log filter
+    #[arg(long, env = names::LOG, default_value = "info", value_name = "FILTER")]
+    pub log: String,
+}
+
+/// What the arguments mean.
+#[derive(Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The file of groups.
+    pub file: PathBuf,
+    /// Hosts and origins.
+    pub sites: Sites,
+    /// How callers' addresses are found.
+    pub address: AddressRule,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Longest time of one call.
+    pub call_timeout: Duration,
+    /// What one caller may take.
+    pub limits: Limits,
+    /// Certificate and key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// How long requests may go on after SIGTERM.
+    pub drain: Duration,
+    /// Where to write the address.
+    pub address_file: Option<PathBuf>,
+    /// Log filter.
+    pub log: String,
+}
+
+/// Everything that is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("bad configuration:\n  {}", .0.join("\n  "))]
+pub struct ConfigError(Vec<String>);
+
+impl Config {
+    /// Judges the arguments.
+    pub fn new(args: Args) -> Result<Self, ConfigError> {
+        let Args {
+            listen,
+            config,
+            allowed_hosts,
+            allowed_origins,
+            trust_proxy,
+            proxy_cidrs,
+            max_connections,
+            call_timeout_secs,
+            caller_rate,
+            caller_inflight,
+            caller_streams,
+            tls_cert,
+            tls_key,
+            drain_secs,
+            address_file,
+            log,
+        } = args;
+        let mut faults = Vec::new();
+        let proxies = proxy_cidrs.map(|text| {
+            CidrSet::parse_list(&text).unwrap_or_else(|errors| {
+                faults.extend(
+                    errors
+                        .iter()
+                        .map(|error| format!("{}: {error}", names::PROXY_CIDRS)),
+                );
+                CidrSet::default()
+            })
+        });
+        for (name, value) in [
+            (names::MAX_CONNECTIONS, max_connections),
+            (names::CALL_TIMEOUT_SECS, call_timeout_secs),
+            (names::CALLER_INFLIGHT, caller_inflight),
+        ] {
+            if value == 0 {
+                faults.push(format!("{name}: must be at least 1"));
+            }
+        }
+        let trimmed = |list: Vec<String>| -> Vec<String> {
+            let list = list
+                .into_iter()
+                .map(|entry| entry.trim().trim_end_matches('/').to_owned());
+            list.filter(|entry| !entry.is_empty()).collect()
+        };
+        let origins = trimmed(allowed_origins);
+        for origin in &origins {
+            if !origin.contains("://") {
+                faults.push(format!(
+                    "{}: `{origin}` is no origin like https://app.example.com",
+                    names::ALLOWED_ORIGINS
+                ));
+            }
+        }
+        if !faults.is_empty() {
+            return Err(ConfigError(faults));
+        }
+        let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+        Ok(Self {
+            listen,
+            file: config,
+            sites: Sites {
+                loopback: listen.ip().to_canonical().is_loopback(),
+                hosts: trimmed(allowed_hosts),
+                origins,
+            },
+            address: AddressRule {
+                hops: trust_proxy.into(),
+                proxies,
+            },
+            max_connections: size(max_connections),
+            call_timeout: Duration::from_secs(call_timeout_secs.into()),
+            limits: Limits {
+                rate: caller_rate,
+                in_flight: size(caller_inflight),
+                streams: size(caller_streams),
+            },
+            tls: tls_cert.zip(tls_key),
+            drain: Duration::from_secs(drain_secs.into()),
+            address_file,
+            log,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(args: &[&str]) -> Result<Config, ConfigError> {
+        let all = ["gateway", "--config", "groups.yaml"].iter().chain(args);
+        Config::new(<Cli as clap::Parser>::parse_from(all).args)
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let error = parse(&[
+            "--proxy-cidrs",
+            "10.0.0.1/8,x",
+            "--max-connections",
+            "0",
+            "--allowed-origins",
+            "app",
+        ]);
+        let text = error.unwrap_err().to_string();
+        for part in ["`10.0.0.1/8`", "`x`", "RAMEN_MAX_CONNECTIONS", "`app`"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_loopback_address_is_known_as_one() {
+        assert!(parse(&[]).unwrap().sites.loopback);
+        assert!(
+            parse(&["--listen", "[::ffff:127.0.0.1]:80"])
+                .unwrap()
+                .sites
+                .loopback
+        );
+        assert!(!parse(&["--listen", "0.0.0.0:80"]).unwrap().sites.loopback);
+    }
+}

@@ -1,0 +1,411 @@
+//! The gate before every endpoint, in its order: header bounds, credential, address, Host and Origin,
+//! method, size, rate. Only then the body is read.
+//!
+//! What a credential is worth differs by endpoint: a [`Verify`] says it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt as _;
+use ramen_group::{AddressRule, CidrSet, FORWARDED_FOR, caller_address};
+use ramen_redact::{KeyDigest, KeySet};
+
+use crate::answer::Refusal;
+use crate::callers::{BODY_TIME, Callers, Place};
+use crate::names::MAX_MESSAGE;
+use crate::origin::Sites;
+
+/// What MCP endpoints answer.
+pub const ONLY_POST: &[Method] = &[Method::POST];
+/// What the JSON API answers.
+pub const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
+
+/// Headers of one request.
+const MAX_HEADERS: usize = 96;
+/// Their names and values together.
+const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// Longest `Authorization` value that is looked at.
+const MAX_CREDENTIAL: usize = 8 * 1024;
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Names the caller in logs, limits and to workers; gives nothing away.
+    pub id: Arc<str>,
+    /// The digest of the credential that proved it.
+    pub digest: KeyDigest,
+}
+
+impl Caller {
+    /// The bearer of a key.
+    pub fn of_key(digest: KeyDigest) -> Self {
+        Self {
+            id: format!("key:{}", digest.fingerprint()).into(),
+            digest,
+        }
+    }
+}
+
+/// Why a credential opens nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// It is not valid: 401.
+    Invalid,
+    /// It cannot be verified now: 503.
+    Unavailable,
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Invalid => Self::Credential,
+            Denied::Unavailable => Self::Unverified,
+        }
+    }
+}
+
+/// Says who bears a credential.
+pub trait Verify: Send + Sync {
+    /// Judges a bearer token.
+    fn verify<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Caller, Denied>>;
+
+    /// Who can say later whether the caller may still call, when somebody can.
+    fn rechecker(&self) -> Option<&dyn Recheck> {
+        None
+    }
+}
+
+/// Says whether a caller who was let in may still call.
+pub trait Recheck: Send + Sync {
+    /// Judges again.
+    fn recheck<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Result<(), Denied>>;
+}
+
+impl Verify for KeySet {
+    fn verify<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Caller, Denied>> {
+        let found = self.find(token).copied().map(Caller::of_key);
+        Box::pin(std::future::ready(found.ok_or(Denied::Invalid)))
+    }
+}
+
+/// What is the same for all endpoints of a gateway.
+#[derive(Debug)]
+pub struct Door {
+    /// How the caller's address is found.
+    pub address: AddressRule,
+    /// Which hosts and origins are served.
+    pub sites: Sites,
+    /// What callers use.
+    pub callers: Callers,
+}
+
+/// A request that came through, its body not read yet.
+#[derive(Debug)]
+pub struct Entered {
+    /// Who calls.
+    pub caller: Caller,
+    /// A place among the caller's requests.
+    pub place: Place,
+}
+
+impl Door {
+    /// Judges everything before the body.
+    pub async fn enter(
+        &self,
+        request: &Parts,
+        peer: IpAddr,
+        verify: &dyn Verify,
+        ranges: &CidrSet,
+        methods: &[Method],
+    ) -> Result<Entered, Refusal> {
+        bounds(&request.headers)?;
+        let caller = match bearer(&request.headers) {
+            Some(token) => verify.verify(token).await?,
+            None => return Err(Refusal::Credential),
+        };
+        self.near(request, peer, ranges)?;
+        self.sites.judge(request)?;
+        if !methods.contains(&request.method) {
+            return Err(Refusal::Method);
+        }
+        size(&request.headers)?;
+        let place = self.callers.enter(&caller.id)?;
+        Ok(Entered { caller, place })
+    }
+
+    /// Judges the address.
+    pub fn near(&self, request: &Parts, peer: IpAddr, ranges: &CidrSet) -> Result<(), Refusal> {
+        let forwarded = request.headers.get_all(FORWARDED_FOR);
+        let address = caller_address(
+            &self.address,
+            forwarded.iter().map(http::HeaderValue::as_bytes),
+            peer,
+        );
+        match address {
+            Some(address) if ranges.contains(address) => Ok(()),
+            _ => Err(Refusal::Address),
+        }
+    }
+}
+
+/// Bounds the headers before any of them is looked at, and refuses the forms of request smuggling
+/// that a parser may let through.
+pub fn bounds(headers: &HeaderMap) -> Result<(), Refusal> {
+    let bytes: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
+        return Err(Refusal::Headers);
+    }
+    let count = |name| headers.get_all(name).iter().count();
+    let (lengths, codings) = (count(CONTENT_LENGTH), count(TRANSFER_ENCODING));
+    if lengths > 1 || codings > 1 || lengths + codings > 1 {
+        return Err(Refusal::Ambiguous);
+    }
+    Ok(())
+}
+
+/// The bearer token, when there is exactly one credential and it is one.
+pub fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next()?.as_bytes();
+    let plain = value.len() <= MAX_CREDENTIAL && value.is_ascii() && values.next().is_none();
+    ramen_redact::bearer_token(value).filter(|_| plain)
+}
+
+/// What the headers say about the body.
+pub fn size(headers: &HeaderMap) -> Result<(), Refusal> {
+    if let Some(length) = headers.get(CONTENT_LENGTH) {
+        let digits = length.to_str().ok();
+        let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let length = digits.and_then(|text| text.parse::<u64>().ok());
+        match length {
+            None => return Err(Refusal::Ambiguous),
+            Some(length) if length > MAX_MESSAGE as u64 => return Err(Refusal::Size),
+            Some(_) => {}
+        }
+    }
+    let compressed = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"));
+    if compressed {
+        return Err(Refusal::Encoding);
+    }
+    Ok(())
+}
+
+/// Reads a body of bounded size in bounded time.
+pub async fn read<B>(body: B) -> Result<Bytes, Refusal>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    tokio::time::timeout(BODY_TIME, collect(body))
+        .await
+        .unwrap_or(Err(Refusal::Slow))
+}
+
+async fn collect<B>(mut body: B) -> Result<Bytes, Refusal>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Refusal::Ambiguous)?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if all.len() + first.len() + data.len() > MAX_MESSAGE {
+            return Err(Refusal::Size);
+        }
+        if all.is_empty() && first.is_empty() {
+            first = data;
+            continue;
+        }
+        if all.is_empty() {
+            all.extend_from_slice(&first);
+            first.clear();
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{Full, StreamBody};
+
+    use super::*;
+    use crate::callers::Limits;
+
+    fn door(rate: u32) -> Door {
+        Door {
+            address: AddressRule::default(),
+            sites: Sites {
+                loopback: true,
+                ..Sites::default()
+            },
+            callers: Callers::new(Limits {
+                rate,
+                ..Limits::default()
+            }),
+        }
+    }
+
+    /// A request in which everything that the gate judges is wrong, but for what `good` mends, in order.
+    fn parts(good: usize) -> Parts {
+        let mut request = http::Request::builder()
+            .method(if good > 4 { "POST" } else { "GET" })
+            .uri("/a/b/mcp")
+            .header(
+                "host",
+                if good > 3 {
+                    "localhost"
+                } else {
+                    "evil.example"
+                },
+            );
+        if good > 1 {
+            request = request.header("authorization", "Bearer rmk_a");
+        }
+        if good < 1 {
+            request = request.header("x-flood", "x".repeat(MAX_HEADER_BYTES));
+        }
+        let length = if good > 5 { "2" } else { "4194305" };
+        request
+            .header("content-length", length)
+            .body(())
+            .unwrap()
+            .into_parts()
+            .0
+    }
+
+    #[tokio::test]
+    async fn the_order_is_headers_credential_address_host_method_size_rate() {
+        let keys = KeySet::from_lines("rmk_a");
+        let near = CidrSet::parse_list("127.0.0.0/8").unwrap();
+        let far = CidrSet::parse_list("10.0.0.0/8").unwrap();
+        let door = door(1);
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        for (good, wanted) in [
+            (0, Refusal::Headers),
+            (1, Refusal::Credential),
+            (2, Refusal::Address),
+            (3, Refusal::Host),
+            (4, Refusal::Method),
+            (5, Refusal::Size),
+        ] {
+            let ranges = if good > 2 { &near } else { &far };
+            let refused = door
+                .enter(&parts(good), peer, &keys, ranges, ONLY_POST)
+                .await
+                .unwrap_err();
+            assert_eq!(refused, wanted, "{good} mended");
+        }
+        door.enter(&parts(6), peer, &keys, &near, ONLY_POST)
+            .await
+            .unwrap();
+        let refused = door
+            .enter(&parts(6), peer, &keys, &near, ONLY_POST)
+            .await
+            .unwrap_err();
+        assert_eq!(refused, Refusal::Rate);
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn one_credential_counts_and_two_are_none() {
+        let one = headers(&[("authorization", "Bearer rmk_a")]);
+        assert_eq!(bearer(&one), Some(&b"rmk_a"[..]));
+        let two = headers(&[
+            ("authorization", "Bearer rmk_a"),
+            ("authorization", "Bearer rmk_a"),
+        ]);
+        assert_eq!(bearer(&two), None);
+        let long = format!("Bearer {}", "a".repeat(MAX_CREDENTIAL));
+        assert_eq!(bearer(&headers(&[("authorization", &long)])), None);
+    }
+
+    #[test]
+    fn smuggling_forms_are_refused() {
+        for pairs in [
+            [("content-length", "2"), ("transfer-encoding", "chunked")],
+            [("content-length", "2"), ("content-length", "2")],
+            [
+                ("transfer-encoding", "chunked"),
+                ("transfer-encoding", "identity"),
+            ],
+        ] {
+            assert_eq!(
+                bounds(&headers(&pairs)),
+                Err(Refusal::Ambiguous),
+                "{pairs:?}"
+            );
+        }
+        for length in ["two", "+2", "-1", "0x10", "", "2, 2"] {
+            let headers = headers(&[("content-length", length)]);
+            assert_eq!(size(&headers), Err(Refusal::Ambiguous), "{length:?}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_headers_is_refused() {
+        let mut many = HeaderMap::new();
+        for n in 0..=MAX_HEADERS {
+            many.append(
+                http::HeaderName::try_from(format!("x-{n}")).unwrap(),
+                "1".parse().unwrap(),
+            );
+        }
+        assert_eq!(bounds(&many), Err(Refusal::Headers));
+    }
+
+    #[test]
+    fn compressed_bodies_are_refused_before_a_byte_is_read() {
+        assert_eq!(
+            size(&headers(&[("content-encoding", "gzip")])),
+            Err(Refusal::Encoding)
+        );
+        assert_eq!(size(&headers(&[("content-encoding", "Identity")])), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up() {
+        let silent = StreamBody::new(futures::stream::pending::<
+            Result<http_body::Frame<Bytes>, std::io::Error>,
+        >());
+        assert_eq!(read(Box::pin(silent)).await, Err(Refusal::Slow));
+    }
+
+    #[tokio::test]
+    async fn a_body_without_a_length_is_measured_as_it_comes() {
+        let piece = Bytes::from(vec![b' '; MAX_MESSAGE / 2]);
+        let pieces = |count| {
+            let frame = http_body::Frame::data(piece.clone());
+            let frames = std::iter::repeat_n(frame.into_data().unwrap(), count)
+                .map(|data| Ok::<_, std::io::Error>(http_body::Frame::data(data)));
+            StreamBody::new(futures::stream::iter(frames.collect::<Vec<_>>()))
+        };
+        assert_eq!(
+            read(pieces(2)).await.map(|body| body.len()),
+            Ok(MAX_MESSAGE)
+        );
+        assert_eq!(read(pieces(3)).await, Err(Refusal::Size));
+        assert_eq!(read(Full::new(piece.clone())).await, Ok(piece));
+    }
+}

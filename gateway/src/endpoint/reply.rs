@@ -1,0 +1,131 @@
+//! What a worker answered, as HTTP sees it.
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use ramen_mcp::{McpError, Message, RequestId, envelope};
+use serde_json::json;
+use std::error::Error as _;
+use tonic::{Code, Status};
+
+use super::Ask;
+use crate::answer::{self, Answer};
+use crate::pool::{code_name, was_lost};
+use crate::reference::Reference;
+
+/// `None`: a result. `Some`: the code of an error. An answer to another request is none of ours.
+pub(super) fn code_of(reply: &bytes::Bytes, id: &RequestId) -> Result<Option<i32>, &'static str> {
+    // What our workers write; anything else is read properly.
+    let rest = reply
+        .strip_prefix(br#"{"jsonrpc":"2.0","id":"#.as_slice())
+        .and_then(|rest| rest.strip_prefix(id.raw().as_bytes()));
+    if rest.is_some_and(|rest| rest.starts_with(br#","result":{"#)) {
+        return Ok(None);
+    }
+    match envelope::parse(reply) {
+        Ok(Message::Response(response)) => {
+            let error = response.outcome.err();
+            match response.id {
+                Some(answered) if answered.key() == id.key() => {}
+                // The worker could not read the request, so it could not name it either.
+                None if error.is_some() => {}
+                _ => return Err("it answers another request"),
+            }
+            error
+                .map(|error| serde_json::from_str::<McpError>(error).map(|error| error.code))
+                .transpose()
+                .map_err(|_| "its error is none of JSON-RPC")
+        }
+        _ => Err("it is no response"),
+    }
+}
+
+/// A worker that answered what cannot be passed on.
+pub(super) fn unusable(ask: &Ask, why: &'static str) -> Answer {
+    answer::json(StatusCode::BAD_GATEWAY, unusable_error(why).body(&ask.id))
+}
+
+/// The same in a stream.
+pub(super) fn unusable_error(why: &'static str) -> McpError {
+    let reference = Reference::new();
+    tracing::error!(why, %reference, "a worker's answer cannot be passed on");
+    McpError::internal("the worker's answer cannot be passed on")
+        .with_data(&json!({ "ref": reference.as_str() }))
+}
+
+/// A call that failed on the way, as a JSON-RPC error with the name of the status in `data.grpc`.
+pub(super) fn error_of(status: &Status) -> McpError {
+    match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => {
+            let reference = Reference::new();
+            tracing::error!(code = code_name(status.code()), error = status.message(), %reference, "a worker refuses the gateway");
+            McpError::internal("the workers of this group refuse the gateway")
+                .with_data(&json!({ "ref": reference.as_str() }))
+        }
+        _ if was_lost(status) => McpError::internal(
+            "the connection to the worker was lost; whether the call ran is not known",
+        )
+        .with_data(&json!({ "grpc": "UNAVAILABLE" })),
+        code => McpError::internal(status.message().to_owned())
+            .with_data(&json!({ "grpc": code_name(code) })),
+    }
+}
+
+/// The whole answer of such a call.
+pub(super) fn failed(ask: &Ask, status: &Status) -> Answer {
+    let body = error_of(status).body(&ask.id);
+    match status.code() {
+        // Said by a worker, or by us before anything was sent: trying again is safe.
+        Code::Unavailable if status.source().is_none() => {
+            let mut answer = answer::json(StatusCode::SERVICE_UNAVAILABLE, body);
+            answer
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            answer
+        }
+        Code::Unauthenticated | Code::PermissionDenied => {
+            answer::json(StatusCode::BAD_GATEWAY, body)
+        }
+        _ => answer::json(StatusCode::OK, body),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn code(reply: &'static str, id: &str) -> Result<Option<i32>, &'static str> {
+        let id = RequestId::from_token(Bytes::copy_from_slice(id.as_bytes())).unwrap();
+        code_of(&Bytes::from_static(reply.as_bytes()), &id)
+    }
+
+    #[test]
+    fn results_and_errors_of_this_request_pass_and_others_do_not() {
+        assert_eq!(
+            code(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "1"),
+            Ok(None)
+        );
+        assert_eq!(
+            code(
+                r#"{ "result": {}, "id": "a", "jsonrpc": "2.0" }"#,
+                r#""\u0061""#
+            ),
+            Ok(None)
+        );
+        let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#;
+        assert_eq!(code(error, "1"), Ok(Some(-32601)));
+        let anonymous = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#;
+        assert_eq!(code(anonymous, "1"), Ok(Some(-32700)));
+        for (reply, id) in [
+            (r#"{"jsonrpc":"2.0","id":11,"result":{}}"#, "1"),
+            (r#"{"jsonrpc":"2.0","id":"1","result":{}}"#, "1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#, "1"),
+            ("", "1"),
+            ("[]", "1"),
+        ] {
+            assert!(code(reply, id).is_err(), "{reply}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A request that may be answered by several messages: over a `Session` of its own.
+
+use bytes::Bytes;
+use ramen_mcp::{Message, envelope};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior};
+use tonic::Status;
+
+use super::{Ask, Call, reply};
+use crate::answer::{self, Answer};
+use crate::listen::{KEEP_ALIVE_EVERY, send};
+use crate::media;
+use crate::pool::Session;
+
+/// Events that wait for the client to read; what sends more waits.
+const QUEUE: usize = 16;
+
+pub(super) fn channel() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+    mpsc::channel(QUEUE)
+}
+
+/// One message as a whole stream, for a client that reads nothing else.
+pub(super) fn single(message: &[u8]) -> Answer {
+    let (out, pieces) = channel();
+    // The channel is empty and has room for it.
+    let _ = out.try_send(media::event(message));
+    answer::events(pieces)
+}
+
+/// What comes out of a session.
+enum Heard {
+    /// Something on the way.
+    Event(Bytes),
+    /// The answer.
+    Answer(Bytes),
+    /// There will be none.
+    Failed(Status),
+}
+
+async fn hear(session: &mut Session) -> Heard {
+    loop {
+        match session.incoming.message().await {
+            Ok(Some(message)) => match envelope::parse(&message.body) {
+                Ok(Message::Response(_)) => return Heard::Answer(message.body),
+                Ok(Message::Notification(_)) => return Heard::Event(message.body),
+                // Workers ask nothing.
+                Ok(Message::Request(_)) | Err(_) => {}
+            },
+            Ok(None) => {
+                return Heard::Failed(Status::internal("the worker ended before it answered"));
+            }
+            Err(status) => return Heard::Failed(status),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Answers as JSON when the answer comes first; else commits to events.
+    pub(super) async fn stream(self, ask: Ask, body: Bytes) -> Answer {
+        let limit = self.gateway.call_timeout;
+        let opened = self
+            .group
+            .pool
+            .session(&ask.keys, &ask.carried, body, limit)
+            .await;
+        let mut session = match opened {
+            Ok(session) => session,
+            Err(status) => return reply::failed(&ask, &status),
+        };
+        let first = tokio::time::timeout(KEEP_ALIVE_EVERY, hear(&mut session)).await;
+        let piece = match first {
+            Ok(Heard::Answer(reply)) => return self.respond(&ask, reply),
+            Ok(Heard::Failed(status)) => return reply::failed(&ask, &status),
+            Ok(Heard::Event(message)) => media::event(&message),
+            Err(_) => media::KEEP_ALIVE,
+        };
+        if let Err(refusal) = self.recheck() {
+            return refusal.answer();
+        }
+        let (out, pieces) = channel();
+        let _ = out.try_send(piece);
+        let (group, digest, place) = (self.group, self.caller.digest, self.place);
+        tokio::spawn(async move {
+            let welcome = || group.access().keys.holds(&digest);
+            pump(session, &ask, &out, welcome).await;
+            drop(place);
+        });
+        answer::events(pieces)
+    }
+}
+
+/// Passes messages on until the answer. Dropping the session cancels the call.
+async fn pump(
+    mut session: Session,
+    ask: &Ask,
+    out: &mpsc::Sender<Bytes>,
+    welcome: impl Fn() -> bool,
+) {
+    let mut tick = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_EVERY, KEEP_ALIVE_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let heard = tokio::select! {
+            heard = hear(&mut session) => heard,
+            _ = tick.tick() => {
+                if !send(out, media::KEEP_ALIVE).await {
+                    return;
+                }
+                continue;
+            }
+            () = out.closed() => return,
+        };
+        let last = if welcome() {
+            match heard {
+                Heard::Event(message) => {
+                    if !send(out, media::event(&message)).await {
+                        return;
+                    }
+                    continue;
+                }
+                Heard::Answer(reply) => match reply::code_of(&reply, &ask.id) {
+                    Ok(_) => reply,
+                    Err(why) => reply::unusable_error(why).body(&ask.id),
+                },
+                Heard::Failed(status) => reply::error_of(&status).body(&ask.id),
+            }
+        } else {
+            ramen_mcp::McpError::internal("the key is not valid any more").body(&ask.id)
+        };
+        send(out, media::event(&last)).await;
+        return;
+    }
+}

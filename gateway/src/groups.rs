@@ -1,0 +1,226 @@
+//! The groups that are served: who may call them and where their workers are.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ramen_group::CidrSet;
+use ramen_redact::{KeySet, Secret};
+
+use crate::listen::Changes;
+use crate::pool::{Credentials, Pool};
+
+/// Namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupName {
+    /// The namespace.
+    pub namespace: String,
+    /// The name in it.
+    pub name: String,
+}
+
+/// A group as a discovery finds it.
+#[derive(Debug, Clone)]
+pub struct GroupSpec {
+    /// Its name.
+    pub name: GroupName,
+    /// Keys of callers; none opens nothing.
+    pub keys: KeySet,
+    /// Where callers may be.
+    pub ranges: CidrSet,
+    /// The gateway's key at its workers.
+    pub worker_key: Secret,
+    /// Its workers, `host:port`.
+    pub workers: Vec<String>,
+}
+
+/// A group that is served.
+#[derive(Debug)]
+pub struct Group {
+    /// Its name.
+    pub name: GroupName,
+    /// Its workers.
+    pub pool: Pool,
+    /// Who hears of changes of its lists.
+    pub changes: Changes,
+    access: RwLock<Arc<Access>>,
+}
+
+/// Who may call a group, and how the gateway calls its workers.
+#[derive(Debug)]
+pub struct Access {
+    /// Keys of callers.
+    pub keys: KeySet,
+    /// Where callers may be.
+    pub ranges: CidrSet,
+    /// What workers want to see; `None` when the key is one that no header can carry.
+    pub worker: Option<Credentials>,
+}
+
+impl Group {
+    fn new(spec: &GroupSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            pool: Pool::new(&spec.workers),
+            changes: Changes::default(),
+            access: RwLock::new(Arc::new(Access::of(spec))),
+        }
+    }
+
+    fn set(&self, spec: &GroupSpec) {
+        self.pool.set(&spec.workers);
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Access::of(spec));
+    }
+
+    /// Lets nobody in any more: calls that still run are withheld, streams end.
+    fn close(&self) {
+        let closed = Access {
+            keys: KeySet::empty(),
+            ranges: CidrSet::default(),
+            worker: None,
+        };
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(closed);
+    }
+
+    /// Who may call it, as of now.
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Access {
+    fn of(spec: &GroupSpec) -> Self {
+        Self {
+            keys: spec.keys.clone(),
+            ranges: spec.ranges.clone(),
+            worker: Credentials::new(spec.worker_key.expose(), &spec.name.name),
+        }
+    }
+}
+
+/// All groups. A group that comes or goes needs no restart.
+#[derive(Debug, Clone, Default)]
+pub struct Groups(Arc<RwLock<HashMap<GroupName, Arc<Group>>>>);
+
+impl Groups {
+    /// Serves exactly these groups from now on. Groups that stay keep their connections.
+    pub fn replace(&self, specs: &[GroupSpec]) {
+        let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
+        groups.retain(|name, group| {
+            let stays = wanted.contains(name);
+            if !stays {
+                group.close();
+            }
+            stays
+        });
+        for spec in specs {
+            match groups.get(&spec.name) {
+                Some(group) => group.set(spec),
+                None => {
+                    groups.insert(spec.name.clone(), Arc::new(Group::new(spec)));
+                }
+            }
+        }
+    }
+
+    /// Serves this group, or serves it differently.
+    pub fn set(&self, spec: &GroupSpec) {
+        let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match groups.get(&spec.name) {
+            Some(group) => group.set(spec),
+            None => {
+                groups.insert(spec.name.clone(), Arc::new(Group::new(spec)));
+            }
+        }
+    }
+
+    /// Serves this group no more.
+    pub fn remove(&self, name: &GroupName) {
+        let removed = self
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+        if let Some(group) = removed {
+            group.close();
+        }
+    }
+
+    /// The group at `/namespace/name/mcp`.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Group>> {
+        let name = GroupName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        groups.get(&name).cloned()
+    }
+
+    /// The group that a `ramen-group` header names: `namespace/name`, or a name that only one has.
+    pub fn named(&self, header: &str) -> Option<Arc<Group>> {
+        if let Some((namespace, name)) = header.split_once('/') {
+            return self.get(namespace, name);
+        }
+        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = groups.values().filter(|group| group.name.name == header);
+        let group = found.next()?;
+        found.next().is_none().then(|| Arc::clone(group))
+    }
+}
+
+impl std::fmt::Display for GroupName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(namespace: &str, name: &str, key: &str) -> GroupSpec {
+        GroupSpec {
+            name: GroupName {
+                namespace: namespace.into(),
+                name: name.into(),
+            },
+            keys: KeySet::from_lines(key),
+            ranges: CidrSet::default(),
+            worker_key: "rmk_worker".into(),
+            workers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn groups_come_go_and_stay() {
+        let groups = Groups::default();
+        groups.replace(&[spec("a", "x", "rmk_1"), spec("a", "y", "rmk_1")]);
+        let before = groups.get("a", "x").unwrap();
+        groups.replace(&[spec("a", "x", "rmk_2"), spec("b", "x", "rmk_1")]);
+        let after = groups.get("a", "x").unwrap();
+        assert!(Arc::ptr_eq(&before, &after), "its connections stay");
+        assert!(after.access().keys.admits("rmk_2") && !after.access().keys.admits("rmk_1"));
+        assert!(groups.get("a", "y").is_none());
+        groups.remove(&before.name);
+        assert!(
+            before.access().keys.is_empty(),
+            "what still runs is withheld"
+        );
+    }
+
+    #[test]
+    fn a_name_alone_is_enough_when_one_group_has_it() {
+        let groups = Groups::default();
+        groups.replace(&[spec("a", "x", ""), spec("b", "x", ""), spec("b", "y", "")]);
+        assert_eq!(groups.named("y").unwrap().name.to_string(), "b/y");
+        assert_eq!(groups.named("a/x").unwrap().name.to_string(), "a/x");
+        assert!(groups.named("x").is_none() && groups.named("").is_none());
+    }
+
+    #[test]
+    fn a_worker_key_is_never_shown() {
+        let group = Group::new(&spec("a", "x", "rmk_1"));
+        let shown = format!("{group:?} {:?}", spec("a", "x", ""));
+        assert!(!shown.contains("rmk_worker"), "{shown}");
+    }
+}

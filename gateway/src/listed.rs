@@ -1,0 +1,290 @@
+//! Groups from a file: who may call them and where their workers are. Read again when the file, or a
+//! key file that it names, changes.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ramen_group::{CidrSet, KeyFiles, KeyPrint};
+use ramen_redact::Secret;
+use serde::Deserialize;
+
+use crate::groups::{GroupName, GroupSpec, Groups};
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Largest file of groups.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Listed {
+    groups: Vec<ListedGroup>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ListedGroup {
+    #[serde(default = "default_namespace")]
+    namespace: String,
+    name: String,
+    /// Folder of callers' keys.
+    keys_dir: Option<PathBuf>,
+    /// File of callers' keys.
+    keys_file: Option<PathBuf>,
+    /// File with the gateway's own key at the workers.
+    worker_key_file: PathBuf,
+    /// Where callers may be; loopback when it is absent.
+    allowed_cidrs: Option<Vec<String>>,
+    /// `host:port` of each worker.
+    workers: Vec<String>,
+}
+
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+
+/// Why a file of groups cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is no list of groups.
+    #[error("{} is no list of groups: {why}", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What was read: the groups, and the files that they came from.
+#[derive(Debug)]
+pub struct Reading {
+    /// The groups.
+    pub specs: Vec<GroupSpec>,
+    files: Vec<KeyFiles>,
+}
+
+/// Reads the file and the keys that it names. Paths in it are relative to its folder.
+pub fn read(path: &Path) -> Result<Reading, ListError> {
+    let failed = |source| ListError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let form = |why: String| ListError::Form {
+        path: path.to_owned(),
+        why,
+    };
+    if std::fs::metadata(path).map_err(failed)?.len() > MAX_FILE {
+        return Err(form("it is larger than 4 MiB".to_owned()));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let listed: Listed = serde_saphyr::from_str(&text).map_err(|error| form(error.to_string()))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let mut reading = Reading {
+        specs: Vec::new(),
+        files: vec![KeyFiles {
+            dir: None,
+            file: Some(path.to_owned()),
+        }],
+    };
+    for group in listed.groups {
+        let name = format!("{}/{}", group.namespace, group.name);
+        let spec = reading
+            .group(folder, group)
+            .map_err(|why| form(format!("{name}: {why}")))?;
+        if reading.specs.iter().any(|known| known.name == spec.name) {
+            return Err(form(format!("{name} is there twice")));
+        }
+        reading.specs.push(spec);
+    }
+    Ok(reading)
+}
+
+impl Reading {
+    fn group(&mut self, folder: &Path, group: ListedGroup) -> Result<GroupSpec, String> {
+        if !is_label(&group.namespace) || !is_label(&group.name) {
+            return Err("names are DNS labels: a-z, 0-9 and -, at most 63".to_owned());
+        }
+        let ranges = group
+            .allowed_cidrs
+            .unwrap_or_else(|| vec!["127.0.0.0/8".into(), "::1/128".into()]);
+        let ranges = CidrSet::parse_list(&ranges.join(",")).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            errors.join("; ")
+        })?;
+        for worker in &group.workers {
+            let port = worker
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse::<u16>().ok());
+            if port.is_none() || http::uri::Authority::try_from(worker.as_str()).is_err() {
+                return Err(format!("worker `{worker}` is no host:port"));
+            }
+        }
+        let own = KeyFiles {
+            dir: None,
+            file: Some(folder.join(group.worker_key_file)),
+        };
+        let worker_key = first_key(&own)?;
+        let callers = KeyFiles {
+            dir: group.keys_dir.map(|dir| folder.join(dir)),
+            file: group.keys_file.map(|file| folder.join(file)),
+        };
+        let (keys, faults) = callers.read();
+        for fault in faults {
+            tracing::warn!(group = group.name, %fault, "cannot read keys; they are not valid");
+        }
+        if keys.is_empty() {
+            tracing::warn!(group = group.name, "no keys: every call is refused");
+        }
+        self.files.extend([own, callers]);
+        Ok(GroupSpec {
+            name: GroupName {
+                namespace: group.namespace,
+                name: group.name,
+            },
+            keys,
+            ranges,
+            worker_key,
+            workers: group.workers,
+        })
+    }
+
+    fn prints(&self) -> Vec<KeyPrint> {
+        self.files.iter().map(KeyFiles::print).collect()
+    }
+}
+
+fn is_label(name: &str) -> bool {
+    let inner = name
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    inner && !name.is_empty() && name.len() <= 63 && !name.starts_with('-') && !name.ends_with('-')
+}
+
+fn first_key(files: &KeyFiles) -> Result<Secret, String> {
+    let path = files.file.clone().unwrap_or_default();
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let key = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'));
+    key.map(Secret::from)
+        .ok_or_else(|| format!("{} holds no key", path.display()))
+}
+
+/// Keeps the groups as the file says, for ever. A file that cannot be used changes nothing.
+pub async fn watch(path: PathBuf, groups: Groups, mut last: Reading) {
+    let mut seen = last.prints();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = last.prints();
+        if now == seen {
+            continue;
+        }
+        match read(&path) {
+            Ok(reading) => {
+                groups.replace(&reading.specs);
+                tracing::info!(groups = reading.specs.len(), "groups read");
+                seen = reading.prints();
+                last = reading;
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the groups stay as they are"
+                );
+                seen = now;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(groups: &str) -> tempfile::TempDir {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("groups.yaml"), groups).unwrap();
+        std::fs::write(temp.path().join("own"), "# made by hand\nrmk_own\n").unwrap();
+        std::fs::write(temp.path().join("callers"), "rmk_a\nrmk_b\n").unwrap();
+        temp
+    }
+
+    #[test]
+    fn a_group_has_keys_ranges_and_workers() {
+        let temp = folder(
+            "groups:\n- name: demo\n  keysFile: callers\n  workerKeyFile: own\n  allowedCidrs: [10.0.0.0/8]\n  workers: ['10.0.0.1:50051', '[::1]:1']\n",
+        );
+        let reading = read(&temp.path().join("groups.yaml")).unwrap();
+        let [spec] = reading.specs.as_slice() else {
+            panic!()
+        };
+        assert_eq!(spec.name.to_string(), "default/demo");
+        assert!(
+            spec.keys.admits("rmk_a") && spec.keys.admits("rmk_b") && !spec.keys.admits("rmk_own")
+        );
+        assert_eq!(spec.worker_key.expose(), "rmk_own");
+        assert!(
+            spec.ranges.contains([10, 1, 2, 3].into())
+                && !spec.ranges.contains([127, 0, 0, 1].into())
+        );
+        assert_eq!(spec.workers, ["10.0.0.1:50051", "[::1]:1"]);
+    }
+
+    #[test]
+    fn a_group_without_keys_or_ranges_lets_in_nobody_from_afar() {
+        let temp = folder("groups:\n- name: demo\n  workerKeyFile: own\n  workers: []\n");
+        let reading = read(&temp.path().join("groups.yaml")).unwrap();
+        assert!(reading.specs[0].keys.is_empty());
+        assert!(!reading.specs[0].ranges.contains([10, 0, 0, 1].into()));
+    }
+
+    #[test]
+    fn what_is_wrong_names_the_group() {
+        for (groups, wanted) in [
+            (
+                "groups:\n- name: Demo\n  workerKeyFile: own\n  workers: []\n",
+                "default/Demo: names are DNS labels",
+            ),
+            (
+                "groups:\n- name: a\n  workerKeyFile: none\n  workers: []\n",
+                "default/a: cannot read",
+            ),
+            (
+                "groups:\n- name: a\n  workerKeyFile: own\n  workers: [host]\n",
+                "`host` is no host:port",
+            ),
+            (
+                "groups:\n- name: a\n  workerKeyFile: own\n  workers: []\n  allowedCidrs: [10.0.0.1/8]\n",
+                "host bits",
+            ),
+            (
+                "groups:\n- {name: a, workerKeyFile: own, workers: []}\n- {name: a, workerKeyFile: own, workers: []}\n",
+                "a is there twice",
+            ),
+            (
+                "groups:\n- {name: a, workers: [], workerKeyFile: own, worker: x}\n",
+                "worker",
+            ),
+            ("- a\n", "is no list of groups"),
+        ] {
+            let temp = folder(groups);
+            let error = read(&temp.path().join("groups.yaml"))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(wanted), "{wanted} in {error}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The platform's operations, written once as descriptors: as MCP tools at `/api/v1/mcp` and as a JSON
+//! API under `/api/v1/`, behind the same gate and the same checks.
+//!
+//! The MCP endpoint keeps every rule of seed 002; `tests/seed_002` has a test for each of its sentences.
+
+mod api;
+mod check;
+mod config;
+mod descriptor;
+mod error;
+mod keyring;
+mod mcp;
+mod openapi;
+pub mod platform;
+mod run;
+
+pub use check::{Admit, Authorize, Context, DefaultPolicy, Disclosed, Gate, GateError, Guard};
+pub use config::{Config, ConfigError, DEFAULT_MAX_RESULT, Operations, new};
+pub use descriptor::{Access, Descriptor, Flags, Invoke, invoke, tool_name};
+pub use error::OpError;
+pub use keyring::Keyring;

@@ -1,0 +1,319 @@
+//! The operations of a Ramen platform, over whatever keeps the groups: `ramen up`, or a cluster.
+
+mod input;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use self::input::{deploy, group_of, group_only, limit_of, optional_group};
+use super::check::Context;
+use super::descriptor::{Access, Descriptor, Flags, Invoke, invoke};
+use super::error::OpError;
+
+use crate::groups::{GroupName, Groups};
+use crate::pool::Carried;
+use crate::recent::Recent;
+
+/// Who asks for a change, for the record.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// The caller, as logs name it.
+    pub caller: Arc<str>,
+    /// The session that an agent says it acts in.
+    pub session: Option<String>,
+}
+
+/// A change of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Serve this branch, tag or commit.
+    Deploy {
+        /// Which.
+        reference: String,
+    },
+    /// Serve what served before.
+    Rollback,
+    /// Stop looking at the source; what serves goes on.
+    Suspend,
+    /// Look at the source again.
+    Resume,
+    /// Make a new key; the old one opens nothing any more.
+    RotateKeys,
+}
+
+/// Whatever keeps the groups. Each answer is a JSON object.
+pub trait Platform: Send + Sync {
+    /// All groups, in brief.
+    fn groups(&self) -> BoxFuture<'_, Result<Vec<Value>, OpError>>;
+    /// One group.
+    fn group<'a>(&'a self, name: &'a GroupName) -> BoxFuture<'a, Result<Value, OpError>>;
+    /// The errors list of the revision that was tried last.
+    fn errors<'a>(&'a self, name: &'a GroupName) -> BoxFuture<'a, Result<Vec<Value>, OpError>>;
+    /// What happened lately.
+    fn events<'a>(&'a self, name: &'a GroupName) -> BoxFuture<'a, Result<Vec<Value>, OpError>>;
+    /// Changes a group; answers what is known of it then.
+    fn change<'a>(
+        &'a self,
+        name: &'a GroupName,
+        change: Change,
+        who: Who,
+    ) -> BoxFuture<'a, Result<Value, OpError>>;
+}
+
+/// What the operations work on.
+#[derive(Clone)]
+struct Parts {
+    platform: Arc<dyn Platform>,
+    groups: Groups,
+    recent: Arc<Recent>,
+}
+
+/// The descriptors of all operations.
+pub fn descriptors(
+    platform: Arc<dyn Platform>,
+    groups: Groups,
+    recent: Arc<Recent>,
+) -> Vec<Descriptor> {
+    let parts = Parts {
+        platform,
+        groups,
+        recent,
+    };
+    let list = |name: &str| {
+        let properties = json!({ name: { "type": "array", "items": { "type": "object" } } });
+        json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
+    };
+    let any = json!({ "type": "object" });
+    let changes = Flags {
+        idempotent: true,
+        ..Flags::default()
+    };
+    let takes = Flags {
+        destructive: true,
+        ..Flags::default()
+    };
+    let mut all = Vec::new();
+    let mut add =
+        |id: &str, summary: &str, access: &str, input: Value, result: &Value, flags, run| {
+            all.push(Descriptor {
+                id: id.to_owned(),
+                summary: summary.to_owned(),
+                access: Access::new(access),
+                input,
+                result: result.clone(),
+                flags,
+                invoke: Some(run),
+            });
+        };
+    let reads = Flags::READS;
+    add(
+        "groups.list",
+        "Lists all groups with their state in brief.",
+        "groups:read",
+        input::nothing(),
+        &list("groups"),
+        reads,
+        parts.run(
+            |parts, _, _| async move { Ok(json!({ "groups": parts.platform.groups().await? })) },
+        ),
+    );
+    add(
+        "groups.get",
+        "Shows one group: revisions, state, packages.",
+        "groups:read",
+        group_only(),
+        &any,
+        reads,
+        parts.run(|parts, _, input| async move { parts.platform.group(&group_of(&input)?).await }),
+    );
+    add(
+        "groups.errors",
+        "Lists what is wrong with the revision of a group that was tried last.",
+        "groups:read",
+        group_only(),
+        &list("errors"),
+        reads,
+        parts.run(|parts, _, input| async move {
+            Ok(json!({ "errors": parts.platform.errors(&group_of(&input)?).await? }))
+        }),
+    );
+    add(
+        "groups.events",
+        "Lists what happened to a group lately, newest first.",
+        "groups:read",
+        group_only(),
+        &list("events"),
+        reads,
+        parts.run(|parts, _, input| async move {
+            Ok(json!({ "events": parts.platform.events(&group_of(&input)?).await? }))
+        }),
+    );
+    add(
+        "tools.list",
+        "Lists the tools that a group serves now.",
+        "groups:read",
+        group_only(),
+        &list("tools"),
+        reads,
+        parts.run(|parts, _, input| async move {
+            Ok(json!({ "tools": tools(&parts.groups, &group_of(&input)?).await? }))
+        }),
+    );
+    add(
+        "calls.recent",
+        "Lists calls of late, newest first: who, what, how it ended. Arguments and results are not kept.",
+        "calls:read",
+        optional_group(),
+        &list("calls"),
+        reads,
+        parts.run(|parts, _, input| async move {
+            let group = input.get("group").map(|_| group_of(&input)).transpose()?;
+            Ok(json!({ "calls": parts.recent.newest(group.as_ref(), limit_of(&input)) }))
+        }),
+    );
+    add(
+        "groups.deploy",
+        "Serves a branch, tag or commit of the group's repository. A revision that does not load never replaces the one that serves.",
+        "groups:write",
+        deploy(),
+        &any,
+        changes,
+        parts.run(|parts, context, input| async move {
+            let reference = input["ref"].as_str().unwrap_or_default().to_owned();
+            parts
+                .change(&context, &input, Change::Deploy { reference })
+                .await
+        }),
+    );
+    for (id, summary, flags, change) in [
+        (
+            "groups.rollback",
+            "Serves the revision that served before.",
+            takes,
+            Change::Rollback,
+        ),
+        (
+            "groups.suspend",
+            "Stops looking at the source of a group; what serves goes on.",
+            changes,
+            Change::Suspend,
+        ),
+        (
+            "groups.resume",
+            "Looks at the source of a group again.",
+            changes,
+            Change::Resume,
+        ),
+    ] {
+        add(
+            id,
+            summary,
+            "groups:write",
+            group_only(),
+            &any,
+            flags,
+            parts.run(move |parts, context, input| {
+                let change = change.clone();
+                async move { parts.change(&context, &input, change).await }
+            }),
+        );
+    }
+    add(
+        "keys.rotate",
+        "Makes a new key for the callers of a group; the old one opens nothing any more. The key itself is not shown.",
+        "keys:write",
+        group_only(),
+        &any,
+        takes,
+        parts.run(|parts, context, input| async move {
+            parts.change(&context, &input, Change::RotateKeys).await
+        }),
+    );
+    all
+}
+
+impl Parts {
+    fn run<F>(&self, run: impl Fn(Self, Context, Value) -> F + Send + Sync + 'static) -> Invoke
+    where
+        F: Future<Output = Result<Value, OpError>> + Send + 'static,
+    {
+        let parts = self.clone();
+        invoke(move |context, input| run(parts.clone(), context, input))
+    }
+
+    async fn change(
+        &self,
+        context: &Context,
+        input: &Value,
+        change: Change,
+    ) -> Result<Value, OpError> {
+        let group = group_of(input)?;
+        let who = Who {
+            caller: context
+                .actor
+                .as_ref()
+                .map_or_else(|| "nobody".into(), |actor| actor.id.clone()),
+            session: context.agent_session.clone(),
+        };
+        tracing::info!(%group, caller = &*who.caller, session = who.session.as_deref(), change = change.name(), "a change was asked for");
+        self.platform.change(&group, change, who).await
+    }
+}
+
+impl Change {
+    /// Its name, for the record.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Deploy { .. } => "deploy",
+            Self::Rollback => "rollback",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+            Self::RotateKeys => "rotate keys",
+        }
+    }
+}
+
+/// How long a worker may take to list its tools.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// Pages of a list.
+const MAX_PAGES: usize = 100;
+
+/// The tools of a group, as its workers list them.
+async fn tools(groups: &Groups, name: &GroupName) -> Result<Vec<Value>, OpError> {
+    let group = groups
+        .get(&name.namespace, &name.name)
+        .ok_or_else(|| OpError::NotFound("no such group is served".into()))?;
+    let keys = group.access().worker.clone();
+    let keys = keys.ok_or_else(|| OpError::Internal("no usable key for the workers".into()))?;
+    let carried = Carried {
+        caller: tonic::metadata::AsciiMetadataValue::from_static("gateway"),
+        copies: Vec::new(),
+    };
+    let (mut tools, mut cursor) = (Vec::new(), None::<String>);
+    for _ in 0..MAX_PAGES {
+        let params = cursor
+            .take()
+            .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params });
+        let body = Bytes::from(body.to_string());
+        let reply = group.pool.call(&keys, &carried, body, LIST_LIMIT).await;
+        let reply =
+            reply.map_err(|status| OpError::Unavailable(status.message().to_owned().into()))?;
+        let mut reply: Value = serde_json::from_slice(&reply).map_err(|error| {
+            OpError::Internal(format!("a worker's list is no JSON: {error}").into())
+        })?;
+        let Value::Array(page) = reply["result"]["tools"].take() else {
+            return Err(OpError::Internal("a worker lists no tools".into()));
+        };
+        tools.extend(page);
+        match reply["result"]["nextCursor"].as_str() {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => return Ok(tools),
+        }
+    }
+    Err(OpError::Internal("a worker's list does not end".into()))
+}

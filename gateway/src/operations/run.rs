@@ -1,0 +1,93 @@
+//! One operation from its input to what goes out: invoked, judged, checked again, guarded.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use serde_json::Value;
+
+use super::check::{Context, Disclosed, Purpose, check};
+use super::config::{Operations, Served};
+use super::error::OpError;
+use crate::answer::Refusal;
+
+/// Longest time of one operation.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A result, and the JSON of it.
+#[derive(Debug)]
+pub(super) struct Output {
+    value: Value,
+    pub(super) json: String,
+}
+
+impl Operations {
+    /// Whether the caller may run it.
+    pub(super) async fn admit(&self, context: &Context, served: &Served) -> Result<(), OpError> {
+        check(&self.gate, context, &served.descriptor, Purpose::Call).await
+    }
+
+    /// Runs it. A panic, and a result that is not what the descriptor says, are internal errors.
+    pub(super) async fn invoke(
+        &self,
+        context: &Context,
+        served: &Served,
+        input: Value,
+    ) -> Result<Output, OpError> {
+        let Some(invoke) = &served.descriptor.invoke else {
+            return Err(OpError::Internal("nothing is invoked".into()));
+        };
+        let (invoke, context) = (invoke.clone(), context.clone());
+        // The call is inside: what panics before the first await is caught too.
+        let run = AssertUnwindSafe(async move { invoke(context, input).await }).catch_unwind();
+        let value = match tokio::time::timeout(LIMIT, run).await {
+            Ok(Ok(value)) => value?,
+            Ok(Err(_panic)) => return Err(OpError::Internal("the operation panicked".into())),
+            Err(_) => return Err(OpError::Unavailable("the operation took too long".into())),
+        };
+        let json = value.to_string();
+        match &served.result {
+            None if value.is_null() => {}
+            None => return Err(OpError::Internal("the result is not null".into())),
+            Some(_) if !value.is_object() => {
+                return Err(OpError::Internal("the result is not an object".into()));
+            }
+            Some(schema) => schema.check(&json).map_err(|fault| {
+                OpError::Internal(format!("the result breaks its schema: {fault}").into())
+            })?,
+        }
+        if json.len() > self.max_result {
+            return Err(OpError::TooLarge(json.len()));
+        }
+        Ok(Output { value, json })
+    }
+
+    /// Checks again what an operation that ran answers. Only a successful result is guarded.
+    pub(super) async fn release(
+        &self,
+        context: &Context,
+        served: &Served,
+        outcome: Result<Output, OpError>,
+    ) -> Result<Output, OpError> {
+        if self.gate.rechecker().is_none() {
+            return outcome;
+        }
+        self.admit(context, served).await?;
+        let output = outcome?;
+        if let Some(guard) = &self.guard {
+            let disclosed = Disclosed::Result(&output.value);
+            guard
+                .check(context, Some(&served.descriptor), disclosed)
+                .await?;
+        }
+        Ok(output)
+    }
+
+    /// Whether the credential is still valid as the answer goes out.
+    pub(super) async fn recheck(&self, context: &Context) -> Result<(), Refusal> {
+        match (self.gate.rechecker(), &context.actor) {
+            (Some(rechecker), Some(actor)) => Ok(rechecker.recheck(actor).await?),
+            _ => Ok(()),
+        }
+    }
+}

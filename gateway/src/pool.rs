@@ -1,0 +1,306 @@
+//! The workers of one group: least loaded first, several HTTP/2 connections to each, a worker that
+//! cannot be reached stands aside for a while.
+//!
+//! A request goes out again only when it certainly never left: while connecting, or when the
+//! connection refused to take it. Whatever may have reached a worker is never sent twice.
+
+mod link;
+mod worker;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ramen_proto::v1::JsonRpc;
+use ramen_proto::v1::mcp_client::McpClient;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
+use tonic::{Code, Request, Status, Streaming};
+
+use crate::names::MAX_MESSAGE;
+
+pub(crate) use link::was_lost;
+use link::{Link, was_never_sent};
+pub use worker::Worker;
+
+/// How long a call waits for a worker to appear when a group has none for a moment.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The workers of one group.
+#[derive(Debug)]
+pub struct Pool {
+    workers: watch::Sender<Arc<Vec<Arc<Worker>>>>,
+    turn: AtomicUsize,
+}
+
+/// What every request to the workers of a group carries.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    /// `Bearer …`, marked as sensitive.
+    pub authorization: AsciiMetadataValue,
+    /// The group's name.
+    pub group: AsciiMetadataValue,
+}
+
+/// What one request carries besides.
+#[derive(Debug, Clone)]
+pub struct Carried {
+    /// Who calls.
+    pub caller: AsciiMetadataValue,
+    /// Header copies that the worker judges, for it knows the schemas.
+    pub copies: Vec<(AsciiMetadataKey, AsciiMetadataValue)>,
+}
+
+/// Both ends of a `Session`. It ends when this is dropped.
+pub struct Session {
+    /// From the worker.
+    pub incoming: Streaming<JsonRpc>,
+    _outgoing: mpsc::Sender<JsonRpc>,
+    _place: worker::Place,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// A pool of the workers at these addresses (`host:port`).
+    pub fn new(addresses: &[String]) -> Self {
+        let workers = addresses
+            .iter()
+            .map(|address| Arc::new(Worker::new(address.clone())));
+        Self {
+            workers: watch::Sender::new(Arc::new(workers.collect())),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes other addresses; workers that stay keep their connections.
+    pub fn set(&self, addresses: &[String]) {
+        self.workers.send_if_modified(|workers| {
+            let same = workers.len() == addresses.len()
+                && workers
+                    .iter()
+                    .zip(addresses)
+                    .all(|(worker, address)| worker.address() == address);
+            if same {
+                return false;
+            }
+            let keep = |address: &String| {
+                let known = workers.iter().find(|worker| worker.address() == address);
+                known
+                    .cloned()
+                    .unwrap_or_else(|| Arc::new(Worker::new(address.clone())))
+            };
+            *workers = Arc::new(addresses.iter().map(keep).collect());
+            true
+        });
+    }
+
+    /// The workers, and when they change.
+    pub fn watch(&self) -> watch::Receiver<Arc<Vec<Arc<Worker>>>> {
+        self.workers.subscribe()
+    }
+
+    /// Sends one message and returns its answer.
+    pub async fn call(
+        &self,
+        keys: &Credentials,
+        carried: &Carried,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, Status> {
+        let call = self.reach(|link| {
+            let mut request = Request::new(JsonRpc { body: body.clone() });
+            keys.write(request.metadata_mut(), Some(carried));
+            request.set_timeout(limit);
+            async move {
+                client(link)
+                    .call(request)
+                    .await
+                    .map(|reply| reply.into_inner().body)
+            }
+        });
+        // The worker keeps the deadline; this is for one that does not.
+        match tokio::time::timeout(limit + Duration::from_secs(1), call).await {
+            Ok(reply) => reply.map(|(body, _place)| body),
+            Err(_) => Err(Status::deadline_exceeded(
+                "the worker did not answer in time",
+            )),
+        }
+    }
+
+    /// Opens a `Session` and sends one message on it.
+    pub async fn session(
+        &self,
+        keys: &Credentials,
+        carried: &Carried,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Session, Status> {
+        let opened = self.reach(|link| {
+            let (request, outgoing) = opening(keys, Some(carried), body.clone(), Some(limit));
+            async move { open(link, request, outgoing).await }
+        });
+        let ((incoming, outgoing), place) = opened.await?;
+        Ok(Session {
+            incoming,
+            _outgoing: outgoing,
+            _place: place,
+        })
+    }
+
+    /// Tries the workers in order until one was reached; the answer is that one's, whatever it is.
+    async fn reach<T, F>(&self, send: impl Fn(Arc<Link>) -> F) -> Result<(T, worker::Place), Status>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let workers = self.present().await?;
+        let mut last = None;
+        for worker in self.order(&workers) {
+            let place = worker.place();
+            // Twice: a connection that died unseen takes nothing, a new one may.
+            for _ in 0..2 {
+                let link = match worker.link().await {
+                    Ok(link) => link,
+                    Err(error) => {
+                        last = Some(error);
+                        break;
+                    }
+                };
+                match send(link).await {
+                    Ok(reply) => return Ok((reply, place)),
+                    Err(status) if was_never_sent(&status) => {
+                        last = Some(status.message().to_owned())
+                    }
+                    Err(status) => return Err(status),
+                }
+            }
+        }
+        tracing::warn!(
+            error = last.unwrap_or_default(),
+            "no worker of the group can be reached"
+        );
+        Err(Status::unavailable("no worker of the group can be reached"))
+    }
+
+    /// The workers; waits a moment when there is none.
+    async fn present(&self) -> Result<Arc<Vec<Arc<Worker>>>, Status> {
+        let mut watch = self.workers.subscribe();
+        let some = watch.wait_for(|workers| !workers.is_empty());
+        match tokio::time::timeout(GRACE, some).await {
+            Ok(Ok(workers)) => Ok(Arc::clone(&workers)),
+            _ => Err(Status::unavailable("the group has no worker")),
+        }
+    }
+
+    /// Least loaded first, those that stand aside last; equals take turns.
+    fn order(&self, workers: &[Arc<Worker>]) -> Vec<Arc<Worker>> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut order: Vec<_> = (0..workers.len())
+            .map(|at| &workers[(at.wrapping_add(turn)) % workers.len()])
+            .map(|worker| (worker.stands_aside(), worker.load(), worker))
+            .collect();
+        order.sort_by_key(|(aside, load, _)| (*aside, *load));
+        order
+            .into_iter()
+            .map(|(.., worker)| Arc::clone(worker))
+            .collect()
+    }
+}
+
+impl Credentials {
+    /// The gateway's key at the workers of this group. `None` when a header cannot carry them.
+    pub fn new(key: &str, group: &str) -> Option<Self> {
+        let mut authorization: AsciiMetadataValue = format!("Bearer {key}").parse().ok()?;
+        authorization.set_sensitive(true);
+        Some(Self {
+            authorization,
+            group: group.parse().ok()?,
+        })
+    }
+
+    fn write(&self, metadata: &mut MetadataMap, carried: Option<&Carried>) {
+        metadata.insert("authorization", self.authorization.clone());
+        metadata.insert(crate::names::GROUP_HEADER, self.group.clone());
+        let Some(carried) = carried else { return };
+        metadata.insert(crate::names::CALLER_HEADER, carried.caller.clone());
+        for (name, value) in &carried.copies {
+            metadata.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Opens a `Session` to this very worker, without a deadline: to hear of changes.
+pub async fn listen(worker: &Worker, keys: &Credentials, body: Bytes) -> Result<Session, Status> {
+    let link = worker.link().await.map_err(Status::unavailable)?;
+    let (request, outgoing) = opening(keys, None, body, None);
+    let (incoming, outgoing) = open(link, request, outgoing).await?;
+    Ok(Session {
+        incoming,
+        _outgoing: outgoing,
+        _place: worker.idle_place(),
+    })
+}
+
+fn opening(
+    keys: &Credentials,
+    carried: Option<&Carried>,
+    body: Bytes,
+    limit: Option<Duration>,
+) -> (Request<ReceiverStream<JsonRpc>>, mpsc::Sender<JsonRpc>) {
+    let (outgoing, messages) = mpsc::channel(1);
+    // The channel is empty and has room for it.
+    let _ = outgoing.try_send(JsonRpc { body });
+    let mut request = Request::new(ReceiverStream::new(messages));
+    keys.write(request.metadata_mut(), carried);
+    if let Some(limit) = limit {
+        request.set_timeout(limit);
+    }
+    (request, outgoing)
+}
+
+async fn open(
+    link: Arc<Link>,
+    request: Request<ReceiverStream<JsonRpc>>,
+    outgoing: mpsc::Sender<JsonRpc>,
+) -> Result<(Streaming<JsonRpc>, mpsc::Sender<JsonRpc>), Status> {
+    let incoming = client(link).session(request).await?.into_inner();
+    Ok((incoming, outgoing))
+}
+
+fn client(link: Arc<Link>) -> McpClient<link::Wire> {
+    let (wire, origin) = link.wire();
+    McpClient::with_origin(wire, origin).max_decoding_message_size(MAX_MESSAGE + 1024)
+}
+
+/// The name of a status as gRPC writes it.
+pub fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+        Code::Unknown => "UNKNOWN",
+    }
+}
+
+fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

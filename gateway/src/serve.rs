@@ -1,0 +1,126 @@
+//! The program: configuration, listener, signals.
+
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+use crate::callers::Callers;
+use crate::config::{Args, Config};
+use crate::door::Door;
+use crate::gateway::{Gateway, info};
+use crate::groups::Groups;
+use crate::tls::Tls;
+use crate::{listed, listener};
+
+/// Runs the gateway until a signal; the exit code is 2 for a bad configuration.
+pub fn run(args: Args) -> ExitCode {
+    let config = match Config::new(args) {
+        Ok(config) => config,
+        Err(error) => {
+            log("info");
+            tracing::error!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    log(&config.log);
+    let served = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("no async runtime")
+        .and_then(|runtime| runtime.block_on(serve(config)));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "the gateway ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log(filter: &str) {
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // A second start in one process keeps the first.
+    let _ = if std::io::stderr().is_terminal() {
+        lines.with_target(false).try_init()
+    } else {
+        lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .try_init()
+    };
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("no signal handler")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("no signal handler")?;
+    let groups = Groups::default();
+    let reading = listed::read(&config.file)?;
+    groups.replace(&reading.specs);
+    tokio::spawn(listed::watch(config.file, groups.clone(), reading));
+    let tls = config
+        .tls
+        .map(|(cert, key)| Tls::read(cert, key))
+        .transpose()?
+        .map(Arc::new);
+    if let Some(tls) = tls.clone() {
+        tokio::spawn(async move { tls.watch().await });
+    }
+    let (stop, stopping) = watch::channel(false);
+    let gateway = Arc::new(Gateway {
+        groups,
+        door: Door {
+            address: config.address,
+            sites: config.sites,
+            callers: Callers::new(config.limits),
+        },
+        call_timeout: config.call_timeout,
+        stopping,
+        operations: None,
+        recent: Arc::default(),
+        info: info(),
+    });
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("cannot listen at {}", config.listen))?;
+    let address = listener.local_addr().context("no local address")?;
+    if let Some(file) = &config.address_file {
+        tell(file, address).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    tracing::info!(%address, tls = tls.is_some(), "listening");
+    let served = listener::serve(listener, gateway, tls, config.max_connections);
+    tokio::pin!(served);
+    tokio::select! {
+        () = &mut served => return Ok(()),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    tokio::select! {
+        () = &mut served => {}
+        () = tokio::time::sleep(config.drain) => tracing::warn!("requests were still running"),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Written whole or not at all: who waits for the file reads it at once.
+fn tell(file: &Path, address: SocketAddr) -> std::io::Result<()> {
+    let text = serde_json::json!({ "http": address.to_string(), "pid": std::process::id() });
+    let new = file.with_extension("new");
+    std::fs::write(&new, text.to_string())?;
+    std::fs::rename(new, file)
+}
