@@ -19,7 +19,8 @@ use crate::error::McpError;
 use crate::id::RequestId;
 use crate::meta::RequestMeta;
 
-pub(crate) use members::{Members, members, pairs, text};
+pub use members::text;
+pub(crate) use members::{Members, members, pairs};
 
 /// How deep arrays and objects may nest, the outermost object included.
 pub const MAX_DEPTH: usize = 127;

@@ -65,6 +65,15 @@ impl Connection {
         }
     }
 
+    /// The same, but notifications can travel to the client: the answer may be a stream of events.
+    #[must_use]
+    pub fn streaming(self) -> Self {
+        Self {
+            streams: true,
+            ..self
+        }
+    }
+
     fn with(streams: bool, assumed: Option<Version>) -> Self {
         Self {
             streams,

@@ -103,6 +103,12 @@ impl McpError {
         self.render("null")
     }
 
+    /// The body that refuses a notification over HTTP: it has no `id`, for there is no request.
+    pub fn body_of_notification(&self) -> Bytes {
+        let error = serde_json::to_string(self).expect("an error holds strings and raw JSON only");
+        Bytes::from(format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#))
+    }
+
     fn render(&self, id: &str) -> Bytes {
         let mut out = Vec::with_capacity(96 + id.len() + self.message.len());
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);

@@ -25,6 +25,7 @@ use answer::Answer;
 use listing::Listing;
 use reply::Output;
 
+pub use ladder::climb;
 pub(crate) use reply::one_line;
 pub use step::{ListKind, Listen, ResourceRead, Step, ToolCall};
 

@@ -87,6 +87,14 @@ impl KeySet {
         self.find(presented).is_some()
     }
 
+    /// Whether the key of this digest is one of the keys, as it was when it was presented.
+    pub fn holds(&self, digest: &KeyDigest) -> bool {
+        self.digests
+            .iter()
+            .fold(Choice::from(0), |found, known| found | known.0.ct_eq(&digest.0))
+            .into()
+    }
+
     /// Which key `presented` is, judged over all keys in constant time.
     pub fn find(&self, presented: impl AsRef<[u8]>) -> Option<&KeyDigest> {
         let digest = KeyDigest::of(presented);
@@ -136,6 +144,8 @@ mod tests {
             assert!(!keys.admits(wrong), "{wrong:?}");
         }
         assert_eq!(keys.find("rmk_b"), Some(&KeyDigest::of("rmk_b")));
+        assert!(keys.holds(&KeyDigest::of("rmk_a")) && !keys.holds(&KeyDigest::of("rmk_c")));
+        assert!(!KeySet::empty().holds(&KeyDigest::of("")));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tonic::Status;
 
 pub use address::{AddressRule, caller_address};
 pub use inflight::{InFlight, Permit};
+pub(crate) use keys::read as read_keys;
 pub use keys::{KeyFiles, watch as watch_keys};
 
 use crate::names;

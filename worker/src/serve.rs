@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, ServeArgs};
-use crate::gate::{Door, Gate, InFlight, watch_keys};
+use crate::gate::{self, Door, Gate, InFlight, watch_keys};
 use crate::generation::{Manager, Setting};
 use crate::hosts::LoadLimits;
 use crate::listener::{self, Tls, TlsError};
@@ -161,8 +161,8 @@ impl Worker {
         }
         let (look, look_at_desired) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         // The keys are there before the first call can be.
-        gate.mcp.set_keys(keys.read());
-        gate.admin.set_keys(admin_keys.read());
+        gate.mcp.set_keys(gate::read_keys(&keys));
+        gate.admin.set_keys(gate::read_keys(&admin_keys));
         helpers.push(tokio::spawn(watch_keys(
             Arc::clone(&gate),
             keys,
@@ -325,7 +325,7 @@ async fn apply(manager: &Arc<Manager>, text: &[u8]) -> bool {
     match serde_json::from_slice::<DesiredState>(text) {
         Ok(desired) => match manager.reload(desired).await {
             Ok(_) => true,
-            Err(error) => !error.may_pass(),
+            Err(refused) => !refused.error.may_pass(),
         },
         Err(error) => {
             tracing::error!(%error, "the desired state is not readable");
@@ -398,7 +398,7 @@ async fn serve(config: Config) -> ExitCode {
     let worker = match Worker::start(config).await {
         Ok(worker) => worker,
         Err(error) => {
-            let text = crate::generation::chain(&error);
+            let text = ramen_redact::chain(&error);
             tracing::error!(error = text, "cannot start");
             return ExitCode::FAILURE;
         }

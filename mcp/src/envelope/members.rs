@@ -77,7 +77,7 @@ impl<'de> Visitor<'de> for Pairs {
 }
 
 /// The string that a JSON token stands for; `None` when it is no string.
-pub(crate) fn text(token: &str) -> Option<Cow<'_, str>> {
+pub fn text(token: &str) -> Option<Cow<'_, str>> {
     let inner = token.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
         return serde_json::from_str(token).ok().map(Cow::Owned);

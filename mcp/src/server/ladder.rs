@@ -13,7 +13,9 @@ use crate::version::Version;
 /// 3. protocol version (`-32022`),
 /// 4. client capabilities that the method needs (`-32021`; none of ours needs any),
 /// 5. whether the method exists (`-32601`).
-pub(super) fn climb(request: &Request<'_>, connection: &Connection) -> Result<Era, McpError> {
+///
+/// [`Server::step`](crate::Server::step) begins with it; a proxy that hands requests on calls it alone.
+pub fn climb(request: &Request<'_>, connection: &Connection) -> Result<Era, McpError> {
     let meta = request.params.meta();
     let era = connection.era(&request.method, meta)?;
     if let (Era::Modern, Some(version)) = (era, &meta.protocol_version) {

@@ -19,6 +19,10 @@ const FILTER: [&str; 4] = [
 ];
 
 pub(super) fn start(request: &Request<'_>, server_info: Arc<str>) -> Result<Step, McpError> {
+    read(request, server_info).map(Step::Listen)
+}
+
+fn read(request: &Request<'_>, server_info: Arc<str>) -> Result<Listen, McpError> {
     let filter = request
         .params
         .notifications()
@@ -47,16 +51,21 @@ pub(super) fn start(request: &Request<'_>, server_info: Arc<str>) -> Result<Step
             "`resourceSubscriptions` must be a list of URIs",
         ));
     }
-    Ok(Step::Listen(Listen {
+    Ok(Listen {
         id: request.id.clone(),
         tools: flag(0)?,
         prompts: flag(1)?,
         resources: flag(2)?,
         server_info,
-    }))
+    })
 }
 
 impl Listen {
+    /// What a `subscriptions/listen` request asks for. `server_info` is the JSON of who ends the stream.
+    pub fn read(request: &Request<'_>, server_info: Arc<str>) -> Result<Self, McpError> {
+        read(request, server_info)
+    }
+
     /// Whether the client asked for this kind.
     pub fn wants(&self, kind: ListKind) -> bool {
         match kind {
