@@ -8,6 +8,7 @@
 //! Start with [`scan()`], which never fails: a broken package becomes a [`Finding`] and the rest
 //! loads. The hot path of a call is [`Tool::prepare`].
 
+mod caller;
 mod catalog;
 pub mod cidr;
 mod descriptor;
@@ -16,6 +17,7 @@ mod golden;
 mod guardrails;
 mod input;
 pub mod json;
+mod key_files;
 mod name;
 mod prompt;
 mod reason;
@@ -27,6 +29,7 @@ pub mod secrets;
 mod stdlib;
 mod yaml;
 
+pub use caller::{AddressRule, FORWARDED_FOR, caller_address};
 pub use catalog::GroupCatalog;
 pub use cidr::{Cidr, CidrError, CidrSet};
 pub use descriptor::{Descriptor, parse_descriptor};
@@ -34,6 +37,7 @@ pub use env_file::{EnvFile, ResolvedEnv};
 pub use golden::{Expect, GoldenCase, GoldenTests};
 pub use guardrails::{Engine, FailMode, Guardrails, ToolHooks};
 pub use input::{ArgFault, ArgFaults, InputSchema, Param};
+pub use key_files::{KeyFault, KeyFiles, KeyPrint};
 pub use name::{NAME_RULE, PackageName};
 pub use prompt::{Prompt, PromptArgument, PromptFault, Template};
 pub use reason::{Reason, Stage, errors_page};

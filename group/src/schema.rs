@@ -222,6 +222,18 @@ impl OutputSchema {
         })
     }
 
+    /// Compiles a schema that comes as text. All faults are returned, in words.
+    pub fn parse(text: &str) -> Result<Self, Vec<String>> {
+        let node = crate::json::parse(text).map_err(|fault| vec![fault.message.to_string()])?;
+        let mut problems = Vec::new();
+        Self::compile(&node, &mut problems).ok_or_else(|| {
+            problems
+                .into_iter()
+                .map(|problem| problem.message)
+                .collect()
+        })
+    }
+
     /// The schema to list as `outputSchema`.
     pub fn json(&self) -> &RawValue {
         &self.json
