@@ -207,17 +207,7 @@ impl Catalog for GroupCatalog {
         let Some(prompt) = self.group.prompts.get(prompt) else {
             return Err(ArgumentFault::whole("belong to no prompt"));
         };
-        let text = prompt.render_pairs(arguments).map_err(|fault| {
-            // Both sides put the name in front.
-            let message = fault.to_string();
-            match fault.argument() {
-                Some(name) => {
-                    let prefix = format!("argument `{name}` ");
-                    ArgumentFault::of(name, message.strip_prefix(&prefix).unwrap_or(&message))
-                }
-                None => ArgumentFault::whole(message),
-            }
-        })?;
+        let text = prompt.render(arguments)?;
         Ok(PromptText {
             description: prompt.description.clone(),
             messages: vec![model::PromptMessage::user(text)],

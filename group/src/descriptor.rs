@@ -182,13 +182,16 @@ impl Fields<'_> {
             self.known(kind, member);
         }
         let problems = &mut Vec::new();
-        let input = InputSchema::compile(self.root.get("input"), problems);
-        if kind == PackageKind::Resource
-            && let Some(node) = self.root.get("input")
-            && node.members().is_some_and(|members| !members.is_empty())
-        {
+        let input = self.root.get("input");
+        let idle = input.filter(|node| {
+            kind == PackageKind::Resource
+                && node.members().is_some_and(|members| !members.is_empty())
+        });
+        if let Some(node) = idle {
+            // What is wrong inside does not matter then.
             problems.push(Problem::error(node.start, "a resource takes no parameters"));
         }
+        let input = InputSchema::compile(input.filter(|_| idle.is_none()), problems);
         let output = self.output(kind, problems);
         for problem in problems.drain(..) {
             let reason = if problem.error {

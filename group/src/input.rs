@@ -95,6 +95,7 @@ impl InputSchema {
         let mut built = Builder::default();
         if let Some(node) = node {
             match node.members() {
+                Some(_) if is_whole_schema(node) => compiler.error(node.start, unwrap_it(node)),
                 Some(members) if members.len() <= MAX_PARAMS => {
                     for member in members {
                         built.param(&mut compiler, member);
@@ -182,6 +183,36 @@ struct Builder {
     params: Vec<Param>,
     properties: Vec<Property>,
     headers: std::collections::HashSet<String>,
+}
+
+/// Whether `input` is one JSON Schema, as MCP's own `inputSchema` is, instead of a map of parameters. A parameter may well
+/// be named `type` or `properties`; as a parameter each is an object with a `type` or an `enum` of its own.
+fn is_whole_schema(node: &Node<'_>) -> bool {
+    let says = |name: &str, what: fn(&str) -> bool| {
+        node.get(name).and_then(Node::as_str).is_some_and(what)
+    };
+    let no_parameter = |value: &Node<'_>| {
+        value.members().is_some()
+            && value.get("type").and_then(Node::as_str).is_none()
+            && value.get("enum").is_none()
+    };
+    says("type", |word| word == "object")
+        || says("$schema", |_| true)
+        || node.get("properties").is_some_and(no_parameter)
+}
+
+/// What to write instead of a whole schema, with the first parameter of the author as the example.
+fn unwrap_it(node: &Node<'_>) -> String {
+    const NOT: &str = "`input` maps each parameter to its schema and is no JSON Schema itself";
+    let parameters = node.get("properties").and_then(Node::members);
+    let Some(first) = parameters.and_then(<[_]>::first) else {
+        return format!("{NOT}: `\"input\": {{}}` is a function without parameters");
+    };
+    let name: String = first.name.chars().take(64).collect();
+    format!(
+        "{NOT}: leave out `type`, `properties` and `required` around it and write \
+         `\"input\": {{\"{name}\": {{…}}}}`; every parameter without a `default` is required"
+    )
 }
 
 /// A name that can be a keyword argument and that the usual model APIs take.

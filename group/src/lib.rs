@@ -27,7 +27,8 @@ mod scan;
 mod schema;
 pub mod secrets;
 mod stdlib;
-mod yaml;
+pub mod strays;
+pub mod yaml;
 
 pub use caller::{AddressRule, FORWARDED_FOR, caller_address};
 pub use catalog::GroupCatalog;
@@ -39,7 +40,7 @@ pub use guardrails::{Engine, FailMode, Guardrails, ToolHooks};
 pub use input::{ArgFault, ArgFaults, InputSchema, Param};
 pub use key_files::{KeyFault, KeyFiles, KeyPrint};
 pub use name::{NAME_RULE, PackageName};
-pub use prompt::{Prompt, PromptArgument, PromptFault, Template};
+pub use prompt::{Prompt, PromptArgument, Template};
 pub use reason::{Reason, Stage, errors_page};
 pub use report::{
     DesiredState, Finding, Golden, LayerRef, Outcome, PackageKind, Report, ReportPackage, Timings,

@@ -1,9 +1,9 @@
 //! Prompts: `SKILL.md` templates and their settings.
 
+use ramen_mcp::catalog::ArgumentFault;
 use serde_json::value::RawValue;
 
 use crate::PackageName;
-use crate::json::{Kind, Reader};
 
 /// A prompt package.
 #[derive(Debug, Clone)]
@@ -55,113 +55,29 @@ enum Part {
     Argument(usize),
 }
 
-/// Why a prompt could not be rendered. Messages name the argument, never a value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PromptFault {
-    /// `arguments` is no JSON object.
-    #[error("arguments must be an object of strings")]
-    NotAnObject,
-    /// A required argument is not given.
-    #[error("argument `{0}` is missing")]
-    Missing(String),
-    /// An argument that the prompt does not have.
-    #[error("argument `{0}` is not known here")]
-    Unknown(String),
-    /// An argument given twice.
-    #[error("argument `{0}` is given twice")]
-    Twice(String),
-    /// A value that is no string.
-    #[error("argument `{0}` must be a string")]
-    NotAString(String),
-    /// A value outside the enum.
-    #[error("argument `{name}` must be one of: {allowed}")]
-    NotAllowed {
-        /// The argument.
-        name: String,
-        /// Its values.
-        allowed: String,
-    },
-    /// The JSON itself is bad.
-    #[error("arguments are not good JSON: {0}")]
-    Malformed(&'static str),
-}
-
-impl PromptFault {
-    /// The argument at fault.
-    pub fn argument(&self) -> Option<&str> {
-        match self {
-            Self::Missing(name)
-            | Self::Unknown(name)
-            | Self::Twice(name)
-            | Self::NotAString(name)
-            | Self::NotAllowed { name, .. } => Some(name),
-            Self::NotAnObject | Self::Malformed(_) => None,
-        }
-    }
-}
-
 impl Prompt {
-    /// The text of the one user message, from the text of the call's `arguments`. Absent and `null`
-    /// count as `{}`.
-    pub fn render(&self, arguments: Option<&str>) -> Result<String, PromptFault> {
-        let mut reader = Reader::new(arguments.unwrap_or("{}"));
-        let bad = |fault: crate::json::Fault| PromptFault::Malformed(fault.message);
-        let mut pairs: Vec<(String, String)> = Vec::new();
-        match reader.peek().map_err(bad)? {
-            Kind::Null => {
-                reader.word().map_err(bad)?;
-            }
-            Kind::Object => {
-                let mut more = reader.open().map_err(bad)?;
-                while more {
-                    let name = reader.key().map_err(bad)?.decode().into_owned();
-                    if reader.peek().map_err(bad)? != Kind::String {
-                        return Err(PromptFault::NotAString(short(&name)));
-                    }
-                    let value = reader.string().map_err(bad)?.decode().into_owned();
-                    if pairs.iter().any(|(known, _)| *known == name) {
-                        return Err(PromptFault::Twice(short(&name)));
-                    }
-                    pairs.push((name, value));
-                    more = reader.next(b'}').map_err(bad)?;
-                }
-            }
-            _ => return Err(PromptFault::NotAnObject),
-        }
-        reader.finish().map_err(bad)?;
-        self.render_pairs(&pairs)
-    }
-
     /// The text of the one user message: the template with its arguments put in (one pass: what an
     /// argument brings is not looked at again, secrets are not resolved), then `## Settings`.
-    pub fn render_pairs(&self, given: &[(String, String)]) -> Result<String, PromptFault> {
-        for (name, _) in given {
-            if !self.arguments.iter().any(|argument| argument.name == *name) {
-                return Err(PromptFault::Unknown(short(name)));
-            }
-        }
+    ///
+    /// That the arguments are strings, that none is missing, unknown or there twice is judged where they
+    /// are read ([`ramen_mcp::Catalog::render_prompt`]); here they are held to their values.
+    pub fn render(&self, given: &[(String, String)]) -> Result<String, ArgumentFault> {
         let mut values: Vec<&str> = Vec::with_capacity(self.arguments.len());
         for argument in &self.arguments {
             let value = given.iter().find(|(name, _)| *name == argument.name);
-            let value = match (value, &argument.default) {
-                (Some((_, value)), _) => value,
-                (None, Some(default)) => default,
-                (None, None) => return Err(PromptFault::Missing(argument.name.clone())),
-            };
-            if !argument.values.is_empty() && !argument.values.contains(value) {
-                return Err(PromptFault::NotAllowed {
-                    name: argument.name.clone(),
-                    allowed: argument.values.join(", "),
-                });
+            let value = value
+                .map(|(_, value)| value)
+                .or(argument.default.as_ref())
+                .map_or("", String::as_str);
+            if !argument.values.is_empty() && !argument.values.iter().any(|known| known == value) {
+                let allowed = argument.values.join(", ");
+                let message = format!("must be one of: {allowed}");
+                return Err(ArgumentFault::of(&argument.name, message));
             }
             values.push(value);
         }
         Ok(self.template.fill(&values))
     }
-}
-
-fn short(name: &str) -> String {
-    name.chars().take(64).collect()
 }
 
 impl Template {

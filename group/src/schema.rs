@@ -7,6 +7,7 @@
 //! `maxProperties`, `allOf`, `anyOf`, `oneOf`, `not`, and in `output` `$ref` to `#` and `#/$defs/…`.
 
 mod check;
+mod choice;
 mod compile;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use serde_json::value::RawValue;
 use crate::json::{Node, Reader, number::Decimal};
 
 pub(crate) use check::{Check, Edit, Place};
+pub(crate) use choice::Choice;
 pub(crate) use compile::{Compiler, Mode, Problem};
 
 /// Bits of [`Schema::types`].
@@ -71,15 +73,6 @@ impl Schema {
             combine: None,
         }
     }
-}
-
-/// `enum` and `const`.
-#[derive(Debug, Clone)]
-pub(crate) enum Choice {
-    /// All of them strings.
-    Strings(Vec<Box<str>>),
-    /// Canonical forms of anything.
-    Any(Vec<String>),
 }
 
 #[derive(Debug, Clone, Default)]

@@ -31,7 +31,7 @@ fn the_examples_of_the_contract_page_load() {
     let text = group
         .prompt("explain")
         .unwrap()
-        .render(Some(r#"{"topic":"ramen"}"#))
+        .render(&[("topic".to_owned(), "ramen".to_owned())])
         .unwrap();
     assert!(
         text.starts_with("Explain ramen in a short text.\n\n## Settings\n"),

@@ -26,6 +26,44 @@ fn calculator() -> InputSchema {
 }
 
 #[test]
+fn a_whole_schema_is_one_error_that_says_what_to_write() {
+    let problems = |text: &str| {
+        let node = json::parse(text).unwrap();
+        let mut problems = Vec::new();
+        InputSchema::compile(Some(&node), &mut problems);
+        let messages = problems.into_iter().filter(|problem| problem.error);
+        messages.map(|problem| problem.message).collect::<Vec<_>>()
+    };
+    for (text, says) in [
+        (
+            r#"{"type":"object","properties":{"city":{"type":"string"},"n":{}},"required":["city"]}"#,
+            r#"write `"input": {"city": {…}}`"#,
+        ),
+        (
+            r#"{"properties":{"type":{"type":"string"}},"additionalProperties":false}"#,
+            r#"write `"input": {"type": {…}}`"#,
+        ),
+        (
+            r#"{"type":"object"}"#,
+            r#"`"input": {}` is a function without parameters"#,
+        ),
+        (
+            r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{}}"#,
+            r#"`"input": {}` is a function without parameters"#,
+        ),
+    ] {
+        let messages = problems(text);
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        assert!(messages[0].contains(says), "{messages:?}");
+    }
+    // Parameters with these names are parameters.
+    let named =
+        r#"{"type":{"type":"string"},"properties":{"type":"object"},"required":{"enum":["a"]}}"#;
+    assert_eq!(problems(named), [""; 0]);
+    assert_eq!(input(named).params().len(), 3);
+}
+
+#[test]
 fn arguments_that_fit_pass_untouched() {
     let schema = calculator();
     for text in [

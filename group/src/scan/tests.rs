@@ -163,7 +163,9 @@ fn the_good_group_loads_without_a_remark() {
         r#"{"temperature":0.20,"seed":9007199254740993}"#
     );
     assert_eq!(
-        prompt.render(Some(r#"{"request":"2+2"}"#)).unwrap(),
+        prompt
+            .render(&[("request".to_owned(), "2+2".to_owned())])
+            .unwrap(),
         "# Task\n\n2+2 (short)\n\n---\nKeep {{ this }}.\n\n## Settings\n\n```json\n{\n  \
          \"temperature\": 0.20,\n  \"seed\": 9007199254740993\n}\n```\n"
     );
@@ -403,7 +405,7 @@ fn prm01_a_mark_does_not_hide_the_front_matter() {
         ("prompts/p/p.json", json),
         ("prompts/p/SKILL.md", "\u{feff}---\nname: x\n---\nBody"),
     ]);
-    assert_eq!(group.prompts[0].render(None).unwrap(), "Body");
+    assert_eq!(group.prompts[0].render(&[]).unwrap(), "Body");
 }
 
 #[test]

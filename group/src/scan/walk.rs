@@ -4,14 +4,12 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::{Finding, PackageKind, Reason};
+use crate::{Finding, PackageKind, Reason, strays};
 
 /// Files and folders under `mcp/`.
 const MAX_ENTRIES: usize = 20_000;
 /// Folders within folders.
 const MAX_DEPTH: usize = 32;
-/// What a Git LFS pointer file starts with.
-const LFS: &[u8] = b"version https://git-lfs.github.com/spec/v1";
 
 /// Something that must not be.
 #[derive(Debug, Clone)]
@@ -42,15 +40,6 @@ pub(super) struct Tree {
     /// Folders directly under `tools`, `resources`, `prompts` that hold anything.
     faults: Vec<Fault>,
     ignored: Vec<(String, String)>,
-}
-
-/// Files that editors and interpreters leave.
-fn is_litter(name: &str) -> bool {
-    matches!(
-        name,
-        "__pycache__" | ".DS_Store" | ".pytest_cache" | "Thumbs.db" | ".git"
-    ) || has_extension(name, "pyc")
-        || has_extension(name, "swp")
 }
 
 fn has_extension(name: &str, extension: &str) -> bool {
@@ -123,7 +112,7 @@ impl Tree {
                 self.fault(Reason::SubmoduleRefused, path, "a git submodule lies here");
                 continue;
             }
-            if is_litter(&name) {
+            if strays::is_litter(name.as_bytes()) {
                 continue;
             }
             if kind.is_symlink() {
@@ -144,8 +133,7 @@ impl Tree {
                 self.folder(&entry.path(), &inner, depth + 1, left)?;
             } else if kind.is_file() {
                 if is_lfs_pointer(&entry.path()) {
-                    let message = "a Git LFS pointer instead of the file's contents";
-                    self.fault(Reason::LfsPointer, &inner, message);
+                    self.fault(Reason::LfsPointer, &inner, strays::LFS_MESSAGE);
                 }
                 self.stray_file(&name, &inner, depth);
                 self.files.push(File { path: inner });
@@ -248,10 +236,8 @@ fn is_lfs_pointer(path: &Path) -> bool {
     let Ok(file) = fs::File::open(path) else {
         return false;
     };
-    if file.metadata().is_ok_and(|meta| meta.len() > 1024) {
-        return false;
-    }
-    let mut head = Vec::with_capacity(LFS.len());
-    let read = file.take(LFS.len() as u64).read_to_end(&mut head);
-    read.is_ok() && head == LFS
+    let limit = strays::LFS_POINTER_MAX;
+    let mut head = Vec::with_capacity(limit);
+    let read = file.take(limit as u64).read_to_end(&mut head);
+    read.is_ok() && strays::is_lfs_pointer(&head)
 }

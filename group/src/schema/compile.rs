@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::choice::Choices;
 use super::{
-    Additional, ArrayRules, Bound, Choice, Combine, NumberRules, ObjectRules, Property, Schema,
+    Additional, ArrayRules, Bound, Combine, NumberRules, ObjectRules, Property, Schema,
     StringRules, types,
 };
 use crate::json::{Member, Node, Value, number::Decimal};
@@ -177,10 +178,10 @@ impl<'n> Compiler<'n> {
             "enum" => {
                 if let Some(items) = self.list(member, 1) {
                     self.distinct(items);
-                    schema.choice = Some(choice(items));
+                    parts.choices.narrow(items);
                 }
             }
-            "const" => schema.choice = Some(choice(std::slice::from_ref(node))),
+            "const" => parts.choices.narrow(std::slice::from_ref(node)),
             "minLength" => parts.string.min = self.size(member),
             "maxLength" => parts.string.max = self.size(member),
             "pattern" => parts.string.pattern = self.pattern(member),
@@ -470,17 +471,6 @@ fn resolve<'n>(root: &'n Node<'n>, pointer: &str) -> Option<&'n Node<'n>> {
         })
 }
 
-fn choice(items: &[Node<'_>]) -> Choice {
-    let strings: Option<Vec<Box<str>>> = items
-        .iter()
-        .map(|item| item.as_str().map(Box::from))
-        .collect();
-    strings.map_or_else(
-        || Choice::Any(items.iter().map(Node::canonical).collect()),
-        Choice::Strings,
-    )
-}
-
 fn tighten(slot: &mut Option<Bound>, new: Option<Bound>, tighter: fn(&Decimal, &Decimal) -> bool) {
     let Some(new) = new else {
         return;
@@ -524,6 +514,7 @@ fn ascii_classes(source: &str) -> String {
 /// What the keywords of one schema gather, before it is known which of it says anything.
 #[derive(Default)]
 struct Parts {
+    choices: Choices,
     string: StringRules,
     number: NumberRules,
     array: ArrayRules,
@@ -538,6 +529,7 @@ struct Parts {
 
 impl Parts {
     fn finish(self, mut schema: Schema) -> Schema {
+        schema.choice = self.choices.finish();
         let string = self.string;
         if string.min.is_some() || string.max.is_some() || string.pattern.is_some() {
             schema.string = Some(Box::new(string));

@@ -4,18 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::json;
 
 fn compile(schema: &Value) -> Result<OutputSchema, Vec<String>> {
-    let text = schema.to_string();
-    let node = json::parse(&text).unwrap();
-    let mut problems = Vec::new();
-    OutputSchema::compile(&node, &mut problems).ok_or_else(|| {
-        problems
-            .into_iter()
-            .map(|problem| problem.message)
-            .collect()
-    })
+    OutputSchema::parse(&schema.to_string())
 }
 
 #[test]
@@ -61,6 +52,20 @@ fn branches_that_multiply_come_to_an_end() {
     let schema = compile(&node).unwrap();
     let deep = format!("{}1{}", "[".repeat(60), "]".repeat(60));
     assert!(schema.check(&deep).is_err());
+}
+
+#[test]
+fn enum_and_const_hold_both_in_either_order() {
+    for (schema, good, bad) in [
+        (json!({"enum": [1, "a"], "const": "a"}), "\"a\"", "1"),
+        (json!({"const": 1, "enum": [1.0, "a"]}), "1", "\"a\""),
+    ] {
+        let schema = compile(&schema).unwrap();
+        assert_eq!(schema.check(good), Ok(()));
+        assert!(schema.check(bad).is_err());
+    }
+    let nothing = compile(&json!({"enum": [0], "const": []})).unwrap();
+    assert!(nothing.check("[]").is_err() && nothing.check("0").is_err());
 }
 
 fn keyword() -> impl Strategy<Value = (String, Value)> {

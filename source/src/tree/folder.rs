@@ -6,28 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ramen_group::strays::is_litter;
 use sha2::{Digest as _, Sha256};
 
 use super::{Node, NodeKind, Tree, TreeError, TreeLimits, select, select::too_many};
 use crate::layer::CODE_DIR;
-
-/// What tools leave in a working folder; a commit would not hold it.
-fn is_litter(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"__pycache__"
-            | b".git"
-            | b".venv"
-            | b".DS_Store"
-            | b".pytest_cache"
-            | b".mypy_cache"
-            | b".ruff_cache"
-            | b".idea"
-            | b".vscode"
-    ) || [&b".pyc"[..], b".swp", b".swo", b"~"]
-        .iter()
-        .any(|end| name.ends_with(end))
-}
 
 /// The `mcp` folder of `dir`: `dir/mcp`, or `dir` itself when it has the layout of one.
 fn mcp_folder(dir: &Path) -> Result<PathBuf, TreeError> {
@@ -42,7 +25,7 @@ fn mcp_folder(dir: &Path) -> Result<PathBuf, TreeError> {
         Err(source) => {
             return Err(TreeError::Read {
                 path: below,
-                source,
+                source: source.into(),
             });
         }
     }
@@ -69,7 +52,7 @@ pub fn walk_folder(dir: &Path, limits: &TreeLimits) -> Result<Tree, TreeError> {
     let mut tree = select(String::new(), nodes, limits, |node| {
         fs::read(&node.handle).map_err(|source| TreeError::Read {
             path: node.handle.clone(),
-            source,
+            source: source.into(),
         })
     })?;
     tree.id = folder_id(&tree);
@@ -97,9 +80,9 @@ fn list(
     limits: &TreeLimits,
     nodes: &mut Vec<Node<PathBuf>>,
 ) -> Result<(), TreeError> {
-    let read = |source| TreeError::Read {
+    let read = |source: std::io::Error| TreeError::Read {
         path: dir.to_owned(),
-        source,
+        source: source.into(),
     };
     for entry in fs::read_dir(dir).map_err(read)? {
         let entry = entry.map_err(read)?;
@@ -124,7 +107,10 @@ fn list(
         } else if kind.is_file() {
             match entry.metadata() {
                 Ok(meta) => NodeKind::File { size: meta.len() },
-                Err(source) => return Err(TreeError::Read { path, source }),
+                Err(source) => {
+                    let source = source.into();
+                    return Err(TreeError::Read { path, source });
+                }
             }
         } else {
             NodeKind::Other

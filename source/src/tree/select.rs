@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ramen_group::{Finding, PackageKind, Reason};
+use ramen_group::{Finding, PackageKind, Reason, strays};
 
 use super::{Tree, TreeError, TreeFile, TreeLimits, names};
 use crate::layer::{CODE_DIR, shown};
@@ -182,8 +182,8 @@ pub(crate) fn select<H>(
             });
         }
         let data = read(node)?;
-        if is_lfs_pointer(&data) {
-            let message = "the file is a Git LFS pointer, not its contents; LFS is not supported";
+        if strays::is_lfs_pointer(&data) {
+            let message = strays::LFS_MESSAGE;
             verdict.refuse(&node.parts, true, Reason::LfsPointer, message)?;
             continue;
         }
@@ -291,12 +291,4 @@ fn twins<H>(nodes: &[Node<H>], verdict: &mut Verdict) -> Result<(), TreeError> {
         }
     }
     Ok(())
-}
-
-/// <https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>: the version line comes first, and a
-/// pointer is smaller than 1024 bytes.
-fn is_lfs_pointer(data: &[u8]) -> bool {
-    data.len() < 1024
-        && (data.starts_with(b"version https://git-lfs.github.com/spec/")
-            || data.starts_with(b"version https://hawser.github.com/spec/"))
 }
