@@ -18,7 +18,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, sync::Arc};
 
 use ramen_group::{Finding, Reason};
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ impl Default for TreeLimits {
 }
 
 /// Why a tree cannot load at all.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum TreeError {
     /// There is no `mcp/`.
     #[error("there is no folder {path}")]
@@ -111,7 +111,7 @@ pub enum TreeError {
         /// The file or folder.
         path: PathBuf,
         /// The system's error.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// An object of the repository could not be read.
     #[error("{path}: the git object cannot be read: {message}")]
