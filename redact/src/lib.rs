@@ -1,10 +1,12 @@
 //! Secrets that cannot be printed, and text with the secrets taken out. Pure: no I/O.
 
+mod chain;
 pub mod keys;
 pub mod redactor;
 pub mod safe_url;
 pub mod secret;
 
+pub use chain::chain;
 pub use keys::{KeyDigest, KeySet, bearer_token};
 pub use redactor::Redactor;
 pub use safe_url::{SafeUrl, mask_urls};

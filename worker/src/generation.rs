@@ -3,6 +3,7 @@
 //! A generation never changes. A reload makes a new one beside it and swaps a pointer; calls that
 //! began in the old one end there.
 
+mod failures;
 mod manager;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
+use self::failures::Failures;
 use crate::answer;
 use crate::gate::Permit;
 use crate::hosts::pool::{Pool, PoolCallError};
@@ -24,8 +26,8 @@ use crate::hosts::{CallOptions, HostEvent, Reply, ReplyStatus};
 use crate::metrics::{CallOutcome, Metrics};
 use crate::{packages, telemetry};
 
-pub use manager::{Manager, ReloadError};
-pub(crate) use manager::{Setting, chain};
+pub use manager::{Manager, NotLoaded, ReloadError};
+pub(crate) use manager::Setting;
 
 /// One loaded revision.
 pub struct Generation {
@@ -38,6 +40,7 @@ pub struct Generation {
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) call_timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) failures: Failures,
     /// Home of the hosts; removed with the generation.
     pub(crate) _home: TempDir,
 }
@@ -86,7 +89,11 @@ impl Generation {
     ) -> Result<Bytes, Lost> {
         let arguments = match answer::arguments(call, &self.secrets) {
             Ok(arguments) => arguments,
-            Err(fault) => return Ok(answer::secret_reply(&self.server, call, &fault)),
+            Err(fault) => {
+                let package = packages::tool_id(call.tool);
+                self.failures.tell(self.label(package), "SecretError", None);
+                return Ok(answer::secret_reply(&self.server, call, &fault));
+            }
         };
         let tool = self.catalog.tool_at(call.tool);
         let limit = tool.and_then(|tool| tool.timeout);
@@ -166,19 +173,30 @@ impl Generation {
         };
         let (outcome, end) = match answer {
             Ok(Ok(reply)) if reply.status == ReplyStatus::Error => {
+                let (text, place) = ramen_frame::error_parts(&reply.payload);
+                let kind = failures::kind_of(text);
+                self.failures.tell(self.label(package), &kind, place);
                 (CallOutcome::ToolError, Ok(End::Reply(reply)))
             }
             Ok(Ok(reply)) => (CallOutcome::Ok, Ok(End::Reply(reply))),
             Ok(Err(error)) => {
-                let package = packages::label(self.catalog.group(), package).unwrap_or("?");
+                let package = self.label(package);
                 tracing::warn!(package, %error, "a call was lost");
                 (CallOutcome::HostLost, Err(Lost::Host(error)))
             }
             Err(_) if deadline < ours => (CallOutcome::Deadline, Err(Lost::Deadline)),
-            Err(_) => (CallOutcome::Deadline, Ok(End::Overdue(limit))),
+            Err(_) => {
+                self.failures.tell(self.label(package), "TimeoutError", None);
+                (CallOutcome::Deadline, Ok(End::Overdue(limit)))
+            }
         };
         watched.outcome = outcome;
         end
+    }
+
+    /// `tools/search`.
+    fn label(&self, package: u32) -> &str {
+        packages::label(self.catalog.group(), package).unwrap_or("?")
     }
 }
 

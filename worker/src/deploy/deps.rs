@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ramen_group::{Finding, LayerRef, Reason};
+use ramen_redact::chain;
 use ramen_source::layer::Layer;
 use ramen_source::{Cache, Kind};
 
@@ -445,7 +446,7 @@ fn store_fault(error: &ramen_source::store::StoreError) -> UvFault {
     UvFault::new(error.reason(), chain(error))
 }
 
-use super::{chain, millis};
+use super::millis;
 
 #[cfg(test)]
 mod tests;

@@ -266,5 +266,5 @@ fn host_fault(error: &HostError) -> Finding {
         HostError::LoadTimeout { .. } => Reason::ReloadFailed,
         _ => Reason::HostCrashed,
     };
-    Finding::group(reason, super::chain(error))
+    Finding::group(reason, ramen_redact::chain(error))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use ramen_group::{Finding, Group, LayerRef, Reason, Report, SecretTable, scan};
-use ramen_redact::Redactor;
+use ramen_redact::{Redactor, chain};
 use ramen_source::layer::{code_dir, pack_tree};
 use ramen_source::tree::{TreeError, TreeLimits, refused, walk_folder};
 use ramen_source::{Cache, Kind};
@@ -27,7 +27,7 @@ use super::requirements::Plan;
 use super::uv::Uv;
 use super::verdict::{empty_report, settle};
 use super::work::Work;
-use super::{DeployArgs, chain, millis};
+use super::{DeployArgs, millis};
 
 /// How long a host that has nothing to do may take to end.
 const END: Duration = Duration::from_millis(300);

@@ -1,7 +1,6 @@
 //! Loads revisions and swaps them.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use ramen_group::{DesiredState, Finding, Group, GroupCatalog, Reason, SecretTable};
 use ramen_mcp::model::Implementation;
 use ramen_mcp::{Options, Server};
-use ramen_redact::Redactor;
+use ramen_redact::{Redactor, chain};
 use ramen_source::cache::CacheError;
 use ramen_source::store::{Kind, StoreError};
 use ramen_source::{Cache, Digest, layer};
@@ -95,6 +94,17 @@ impl ReloadError {
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(self, Self::Packages(_) | Self::NoHostProgram { .. })
     }
+}
+
+/// A load that was refused: the error itself, and what to tell of it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct NotLoaded {
+    /// Why.
+    #[source]
+    pub error: ReloadError,
+    /// Everything behind the error as text, redacted.
+    pub message: String,
 }
 
 /// Holds the generation that serves.
@@ -185,7 +195,7 @@ impl Manager {
     pub async fn reload(
         self: &Arc<Self>,
         desired: DesiredState,
-    ) -> Result<Arc<Generation>, Arc<ReloadError>> {
+    ) -> Result<Arc<Generation>, NotLoaded> {
         let _one_at_a_time = self.loading.lock().await;
         desired
             .revision
@@ -213,11 +223,11 @@ impl Manager {
                 Ok(generation)
             }
             Err(error) => {
-                let text = self.redactor.redact(&chain(&error)).into_owned();
-                tracing::error!(revision, error = text, "a revision was not loaded");
+                let message = self.redactor.redact(&chain(&error)).into_owned();
+                tracing::error!(revision, error = message, "a revision was not loaded");
                 self.metrics.reloaded(false);
-                *crate::hosts::lock(&self.last_error) = text;
-                Err(Arc::new(error))
+                crate::hosts::lock(&self.last_error).clone_from(&message);
+                Err(NotLoaded { error, message })
             }
         }
     }
@@ -368,6 +378,7 @@ impl Manager {
             redactor: Arc::clone(&self.redactor),
             call_timeout: setting.call_timeout,
             metrics: Arc::clone(&self.metrics),
+            failures: super::failures::Failures::default(),
             _home: home,
         }))
     }
@@ -490,18 +501,6 @@ fn list(items: impl Iterator<Item = String>) -> String {
     if items.len() > 10 {
         let more = (items.len() - 10).to_string();
         text.extend(["; and ", &more, " more"]);
-    }
-    text
-}
-
-/// An error with everything behind it.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
     }
     text
 }

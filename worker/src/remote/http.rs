@@ -210,7 +210,7 @@ impl Http {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
-        let broken = |error: hyper::Error| self.broken(crate::generation::chain(&error));
+        let broken = |error: hyper::Error| self.broken(ramen_redact::chain(&error));
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream))
                 .await
@@ -309,7 +309,7 @@ impl Answer<'_> {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(self.http.broken(crate::generation::chain(&error)));
+                    return Err(self.http.broken(ramen_redact::chain(&error)));
                 }
             }
         }

@@ -197,14 +197,14 @@ async fn what_is_missing_or_refused_is_told_at_once() {
 
     let server = Scripted::start(vec![Say::Answer(401, Vec::new())]).await;
     let error = place.ready(&place.depot(&server)).await.unwrap_err();
-    let text = crate::generation::chain(&error);
+    let text = ramen_redact::chain(&error);
     assert!(text.contains("refuses the token (HTTP 401)"), "{text}");
     assert!(!text.contains("secret-token"));
     assert_eq!(server.seen().len(), 1);
 
     std::fs::remove_file(place.token_file()).unwrap();
     let error = place.ready(&place.depot(&server)).await.unwrap_err();
-    let text = crate::generation::chain(&error);
+    let text = ramen_redact::chain(&error);
     assert!(text.contains("cannot read the token"), "{text}");
     assert_eq!(server.seen().len(), 1);
 }

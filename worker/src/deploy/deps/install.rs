@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use ramen_group::Reason;
+use ramen_redact::chain;
 use ramen_source::layer::{PackOptions, pack_dir};
 
-use super::super::chain;
 use super::super::progress::Phase;
 use super::super::requirements::Plan;
 use super::super::uv::{UvFault, Watch};
