@@ -216,8 +216,10 @@ reasons! {
             "Nothing to do: it is built again.";
         LayerCorrupt: "An artifact does not have the digest it should have.",
             "It is built again; if it comes back, check the store's disk.";
-        DeployJobFailed: "The deploy job could not run, or ended without a report.",
-            "The message says what stood in its way (image, memory, quota, admission, deadline); the last good revision goes on serving.";
+        DeployJobFailed: "The deploy job ended without a report.",
+            "The message says how it ended (memory, deadline, killed); the last good revision goes on serving.";
+        DeployJobRefused: "The cluster does not run the deploy job.",
+            "The message says what stands in its way (quota, Pod Security, image, node). It is tried again on its own until it runs; the last good revision goes on serving.";
         ReloadFailed: "The workers could not load the revision.",
             "Read the message; the last good revision goes on serving.";
         HostCrashed: "The process that runs the code ended unexpectedly.",

@@ -195,6 +195,32 @@ impl Memory {
     }
 }
 
+/// Attempts that are given up in a row: where pushes come faster than a deploy ends, one must end at last.
+const MAX_SUPERSEDED: u32 = 3;
+
+/// Gives up an attempt that can bring only what is not wanted any more: one that hangs must not hold up
+/// the push that repairs it. What is being loaded, or made again for what serves, is not given up.
+fn supersede(memory: &mut Memory) {
+    let Some(attempt) = &memory.attempting else {
+        return;
+    };
+    let moved = memory
+        .observed
+        .as_ref()
+        .is_none_or(|observed| observed.commit != attempt.revision.commit);
+    let stale = match &attempt.stage {
+        Stage::Fetching => moved,
+        Stage::Deploying(inputs) => moved || *inputs != memory.inputs(&inputs.tree),
+        Stage::Reloading(_) => false,
+    };
+    if !stale || attempt.repair || memory.settings.suspended || memory.superseded >= MAX_SUPERSEDED
+    {
+        return;
+    }
+    memory.superseded += 1;
+    memory.attempting = None;
+}
+
 /// Starts whatever comes next, or says why nothing does.
 fn next(memory: &mut Memory, actions: &mut Vec<Action>) {
     if memory.attempting.is_some() {
@@ -385,11 +411,13 @@ fn configured(memory: &mut Memory, settings: Settings, actions: &mut Vec<Action>
             .retain(|failed| !failed.inputs.tree.starts_with("commit "));
         actions.push(Action::Resolve);
     }
+    supersede(memory);
     next(memory, actions);
 }
 
 fn observed(memory: &mut Memory, revision: Revision, actions: &mut Vec<Action>) {
     memory.observed = Some(revision);
+    supersede(memory);
     next(memory, actions);
 }
 
@@ -435,11 +463,12 @@ fn on_deployed(
     let Some(attempt) = memory.attempting.clone() else {
         return;
     };
+    memory.superseded = 0;
     if memory.failure(&inputs).is_some() {
         // It served, and was found to be bad while its layers were made again.
         return ended(memory, None, actions);
     }
-    let Some(desired) = desired.filter(|_| outcome != Outcome::Failed) else {
+    let Some(mut desired) = desired.filter(|_| outcome != Outcome::Failed) else {
         let failure = failure.unwrap_or_else(|| Failure {
             reason: Reason::NothingToServe,
             message: "nothing of the revision can be served".to_owned(),
@@ -449,6 +478,8 @@ fn on_deployed(
         return broke_off(memory, inputs, failure, Some(limit), actions);
     };
     memory.retry = None;
+    // The deploy may have begun for an earlier commit of the same tree.
+    desired.revision.clone_from(&attempt.revision.label);
     let candidate = Served {
         revision: attempt.revision,
         inputs,
@@ -469,10 +500,13 @@ fn broke_off(
     let Some(attempt) = memory.attempting.take() else {
         return;
     };
+    memory.superseded = 0;
     let times = match &memory.retry {
         Some(retry) if retry.commit == attempt.revision.commit => retry.times + 1,
         _ => 1,
     };
+    // What did not even run says nothing about the revision.
+    let limit = limit.filter(|_| failure.reason != Reason::DeployJobRefused);
     if failure.transient && (attempt.repair || limit.is_none_or(|limit| times <= limit)) {
         let retry = Retry {
             commit: attempt.revision.commit,
@@ -512,6 +546,7 @@ fn broke_off(
         revision: attempt.revision,
         reason: failure.reason,
         message: failure.message,
+        served: false,
     };
     memory.remember_failure(failed.clone());
     ended(memory, Some(Kept::Failed(Box::new(failed))), actions);
@@ -596,7 +631,8 @@ fn reload_failed(memory: &mut Memory, inputs: Inputs, failure: Failure, actions:
     memory.restoring = Some(pause);
 }
 
-/// Rolls back to the newest revision that is not known to be bad; false when there is none.
+/// Rolls back to the newest revision that is not known to be bad; false when there is none, or when it is
+/// not wanted.
 fn unhealthy(
     memory: &mut Memory,
     inputs: &Inputs,
@@ -615,11 +651,13 @@ fn unhealthy(
         revision: serving.revision.clone(),
         reason: failure.reason,
         message: failure.message.clone(),
+        served: true,
     };
     let good = memory
         .previous
         .iter()
-        .position(|served| memory.failure(&served.inputs).is_none());
+        .position(|served| memory.failure(&served.inputs).is_none())
+        .filter(|_| memory.settings.auto_rollback);
     let Some(good) = good else {
         actions.push(Action::Keep(Kept::Failed(Box::new(failed))));
         return false;

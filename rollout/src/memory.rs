@@ -48,6 +48,8 @@ pub struct Settings {
     /// Deploys of one set of inputs that break off for reasons of the surroundings (index down, job
     /// killed) before it counts as failed.
     pub max_retries: u32,
+    /// Go back to the revision before when the one that serves does not live.
+    pub auto_rollback: bool,
 }
 
 impl Default for Settings {
@@ -59,6 +61,7 @@ impl Default for Settings {
             suspended: false,
             history: 1,
             max_retries: 5,
+            auto_rollback: true,
         }
     }
 }
@@ -131,6 +134,9 @@ pub struct Failed {
     pub reason: Reason,
     /// In words.
     pub message: String,
+    /// It served before it was found to be bad: what serves now was gone back to.
+    #[serde(default)]
+    pub served: bool,
 }
 
 /// An attempt that broke off and is made again after a while.
@@ -190,6 +196,9 @@ pub struct Memory {
     pub newest: Option<Fetched>,
     /// The attempt under way.
     pub attempting: Option<Attempt>,
+    /// Attempts that were given up in a row for something newer.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub superseded: u32,
     /// What was deployed well and does not serve yet.
     pub candidate: Option<Served>,
     /// What failed, newest last.
@@ -200,8 +209,14 @@ pub struct Memory {
     pub retry: Option<Retry>,
     /// A layer of the serving revision is gone.
     pub lost: bool,
-    /// What serves is being loaded again.
+    /// What serves is being loaded again. Not saved: a restart loads it again anyway.
+    #[serde(skip)]
     pub restoring: Option<Restore>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Memory {

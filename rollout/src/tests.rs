@@ -175,19 +175,77 @@ fn a_failed_revision_is_not_tried_again_before_something_changes() {
 }
 
 #[test]
-fn what_comes_during_an_attempt_is_attempted_after_it() {
+fn what_comes_while_a_revision_is_loaded_is_attempted_after_it() {
     let mut memory = Memory::default();
     step(&mut memory, Event::Observed(revision("a")));
     step(&mut memory, fetched("a", "ta"));
+    let inputs = memory.inputs("ta");
+    step(&mut memory, deployed(&inputs));
     assert_eq!(
         step(&mut memory, Event::Observed(revision("b"))),
         [Action::Keep(Kept::Busy)]
     );
     step(&mut memory, Event::Observed(revision("c")));
-    let inputs = memory.inputs("ta");
-    step(&mut memory, deployed(&inputs));
     let actions = step(&mut memory, Event::Reloaded(inputs));
     assert_eq!(actions, [Action::Fetch(revision("c"))]);
+}
+
+#[test]
+fn ops09_a_deploy_that_hangs_does_not_hold_up_the_push_that_repairs_it() {
+    let mut memory = Memory::default();
+    step(&mut memory, Event::Observed(revision("a")));
+    step(&mut memory, fetched("a", "ta"));
+    let old = memory.inputs("ta");
+    let actions = step(&mut memory, Event::Observed(revision("b")));
+    assert_eq!(actions, [Action::Fetch(revision("b"))]);
+    // What still comes from the old one changes nothing.
+    let before = memory.clone();
+    assert_eq!(step(&mut memory, deployed(&old)), []);
+    assert_eq!(memory, before);
+    let actions = step(&mut memory, fetched("b", "tb"));
+    assert!(
+        matches!(&*actions, [Action::Deploy { inputs, .. }] if inputs.tree == "tb"),
+        "{actions:?}"
+    );
+    // Another image does the same.
+    let settings = Settings {
+        runtime: "image 2".to_owned(),
+        ..Settings::default()
+    };
+    let actions = step(&mut memory, Event::Configured(settings));
+    assert!(
+        matches!(&*actions, [Action::Deploy { inputs, .. }] if inputs.runtime == "image 2"),
+        "{actions:?}"
+    );
+    // The same settings again do not.
+    let settings = memory.settings.clone();
+    let actions = step(&mut memory, Event::Configured(settings));
+    assert_eq!(actions, [Action::Keep(Kept::Busy)]);
+}
+
+#[test]
+fn a_deploy_ends_at_last_however_fast_pushes_come() {
+    let mut memory = Memory::default();
+    let mut given_up = 0;
+    for n in 0..20 {
+        let commit = format!("c{n}");
+        let before = memory.attempting.clone();
+        step(&mut memory, Event::Observed(revision(&commit)));
+        step(&mut memory, fetched(&commit, &format!("t{n}")));
+        given_up += u32::from(before.is_some() && memory.attempting != before);
+    }
+    let Some(Stage::Deploying(inputs)) = memory.attempting.clone().map(|attempt| attempt.stage)
+    else {
+        panic!("{:?}", memory.attempting);
+    };
+    assert!(
+        given_up > 0 && inputs.tree != "t19",
+        "{given_up} {inputs:?}"
+    );
+    step(&mut memory, deployed(&inputs));
+    let actions = step(&mut memory, Event::Reloaded(inputs));
+    assert_eq!(actions, [Action::Fetch(revision("c19"))]);
+    assert_eq!(memory.superseded, 0);
 }
 
 #[test]
@@ -267,6 +325,55 @@ fn a_bad_revision_that_got_through_is_rolled_back_once() {
         "nothing better: {actions:?}"
     );
     assert_eq!(memory.serving.as_ref().unwrap().inputs, old);
+}
+
+#[test]
+fn a_bad_revision_stays_where_no_way_back_is_wanted() {
+    let mut memory = Memory::default();
+    serving(&mut memory, "a", "ta");
+    let new = serving(&mut memory, "b", "tb");
+    let settings = Settings {
+        auto_rollback: false,
+        ..Settings::default()
+    };
+    step(&mut memory, Event::Configured(settings));
+    let actions = step(&mut memory, Event::Unhealthy(new.clone(), failure(false)));
+    assert!(
+        matches!(&*actions, [Action::Keep(Kept::Failed(_))]),
+        "{actions:?}"
+    );
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, new);
+    assert_eq!(memory.observed_failure(), None);
+}
+
+#[test]
+fn a_revision_whose_job_the_cluster_does_not_run_is_tried_for_ever() {
+    let mut memory = Memory::default();
+    step(&mut memory, Event::Observed(revision("a")));
+    step(&mut memory, fetched("a", "t"));
+    let inputs = memory.inputs("t");
+    let refused = Failure {
+        reason: Reason::DeployJobRefused,
+        ..failure(true)
+    };
+    let mut last = 0;
+    for _ in 0..50 {
+        let actions = step(
+            &mut memory,
+            Event::DeployFailed(inputs.clone(), refused.clone()),
+        );
+        let Some(Action::RetryAfter(pause)) = actions.first() else {
+            panic!("{actions:?}");
+        };
+        last = pause.as_secs();
+        step(&mut memory, Event::RetryDue);
+    }
+    assert_eq!(last, 600);
+    assert_eq!(memory.failed, []);
+    // Once there is room, all is well.
+    step(&mut memory, deployed(&inputs));
+    step(&mut memory, Event::Reloaded(inputs.clone()));
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, inputs);
 }
 
 #[test]
@@ -433,7 +540,17 @@ impl World {
 
     fn send(&mut self, event: Event) {
         let repairing = self.memory.lost;
+        let news = matches!(event, Event::Observed(_) | Event::Configured(_));
+        let before = self.memory.attempting.clone();
         let actions = step(&mut self.memory, event);
+        if let Some(before) = before
+            && news
+            && self.memory.attempting.as_ref() != Some(&before)
+        {
+            // Given up for something newer: its end is not awaited any more.
+            assert!(!before.repair && !matches!(before.stage, Stage::Reloading(_)));
+            self.attempt = None;
+        }
         for action in actions {
             match action {
                 Action::Reload(served)
@@ -495,7 +612,11 @@ impl World {
 
     fn check(&mut self) {
         assert_eq!(self.attempt.is_some(), self.memory.attempting.is_some());
-        assert_eq!(serde_roundtrip(&self.memory), self.memory);
+        let saved = Memory {
+            restoring: None,
+            ..self.memory.clone()
+        };
+        assert_eq!(serde_roundtrip(&self.memory), saved);
         let serving = self.memory.serving.as_ref();
         self.served_once |= serving.is_some();
         assert_eq!(

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ramen_group::Finding;
-use ramen_rollout::{Action, Event, Memory, step};
+use ramen_rollout::{Action, Event, Inputs, Memory, step};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -105,8 +105,11 @@ struct Group {
     retry_at: Option<Instant>,
     /// When the newest change was first heard of.
     sighted: Instant,
-    /// When the worker ended without being asked to, lately.
+    /// When the worker ended without being asked to, lately, and how many such ends it told of.
     deaths: VecDeque<Instant>,
+    deaths_told: u32,
+    /// The fetch or deploy under way, with what the deploy is made of.
+    attempt: Option<(Option<Inputs>, AbortHandle)>,
 }
 
 async fn run(
@@ -133,6 +136,8 @@ async fn run(
             () = stop.cancelled() => break,
             Some(done) = group.work.join_next() => match done {
                 Ok(done) => group.finished(done, &worker.0),
+                // Given up for something newer.
+                Err(error) if error.is_cancelled() => {}
                 Err(error) => tracing::error!(error = %error, "a task of the group was lost"),
             },
             Ok(()) = health.changed() => {
@@ -218,6 +223,8 @@ impl Group {
             retry_at: None,
             sighted: Instant::now(),
             deaths: VecDeque::new(),
+            deaths_told: 0,
+            attempt: None,
         }
     }
 
@@ -318,6 +325,7 @@ impl Group {
         for action in actions {
             self.act(action, worker);
         }
+        self.give_up();
         self.show();
     }
 
@@ -374,12 +382,10 @@ impl Group {
     }
 
     fn show(&mut self) {
-        self.status.revision = self
-            .memory
-            .serving
-            .as_ref()
-            .map(|serving| serving.revision.label.clone());
-        let mut status = self.status.clone();
+        let remembered = self.memory.serving.as_ref();
+        let mut status = self
+            .status
+            .serving(remembered.map(|serving| serving.revision.label.clone()));
         if let Some(trouble) = &self.trouble {
             let why = format!("{}: {}", trouble.reason, trouble.message);
             status.message = if status.ready {

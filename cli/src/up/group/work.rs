@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ramen_group::{Finding, LayerRef, Report};
-use ramen_rollout::{Inputs, Revision, Served};
+use ramen_rollout::{Inputs, Revision, Served, Stage};
 use ramen_source::git::Resolved;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::{Group, News};
+use crate::revision::short;
 use crate::state::read_json;
 use crate::up::deploy::{Code, Job, Progress};
 use crate::up::source::{Fetcher, Found, Source, Stored, Trouble};
-use crate::up::status::short;
 use crate::up::worker::{Refused, Worker};
 
 /// Folders of deploys that are kept for people to look into.
@@ -44,6 +45,17 @@ impl Group {
             .spawn(async move { Done::Resolved(fingerprint, fetcher.resolve(&source).await) });
     }
 
+    /// Ends what was given up for something newer. While the newer is fetched, the deploy of before goes
+    /// on: it may turn out to be the same tree.
+    pub(super) fn give_up(&mut self) {
+        let stage = self.memory.attempting.as_ref().map(|one| &one.stage);
+        if !matches!(stage, Some(Stage::Fetching | Stage::Deploying(_)))
+            && let Some((_, task)) = self.attempt.take()
+        {
+            task.abort();
+        }
+    }
+
     pub(super) fn fetcher(&self) -> Fetcher {
         self.machine.fetcher.clone()
     }
@@ -70,11 +82,21 @@ impl Group {
         self.progress(format!("fetching {}", revision.label));
         let (fetcher, source) = (self.fetcher(), self.spec.source.clone());
         let (news, key) = (self.news.clone(), self.spec.key.clone());
-        self.work.spawn(async move {
+        let task = self.work.spawn(async move {
             let progress = move |text| drop(news.send(News::Progress(key.clone(), text)));
             let stored = fetcher.store(&source, found, progress).await;
             Done::Fetched(revision, stored)
         });
+        match &self.attempt {
+            Some((Some(_), deploy)) if !deploy.is_finished() => {}
+            _ => self.replace(None, task),
+        }
+    }
+
+    fn replace(&mut self, inputs: Option<Inputs>, task: AbortHandle) {
+        if let Some((_, before)) = self.attempt.replace((inputs, task)) {
+            before.abort();
+        }
     }
 
     pub(super) fn deploy(&mut self, revision: Revision, inputs: Inputs, code: Option<LayerRef>) {
@@ -84,16 +106,25 @@ impl Group {
                 .spawn(async move { Done::Deployed(revision, inputs, Err(why)) });
             return;
         };
+        if let Some((Some(under_way), task)) = &self.attempt
+            && *under_way == inputs
+            && !task.is_finished()
+        {
+            // Another commit of the same tree: its end is this one's too.
+            return;
+        }
         self.status.message = format!("deploying {}", short(&revision.label));
         self.progress(format!("deploying {}", revision.label));
         let job = self.job(&revision, &inputs.tree, code);
         let (news, key) = (self.news.clone(), self.spec.key.clone());
-        self.work.spawn(async move {
+        let of = inputs.clone();
+        let task = self.work.spawn(async move {
             let progress =
                 |step: Progress| drop(news.send(News::Progress(key.clone(), step.text())));
             let report = job.run(progress).await.map(Box::new);
             Done::Deployed(revision, inputs, report)
         });
+        self.replace(Some(of), task);
     }
 
     pub(super) fn job(&self, revision: &Revision, tree: &str, code: LayerRef) -> Job {
