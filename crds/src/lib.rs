@@ -4,13 +4,16 @@
 //! Owns the types and the pure [`validate()`] from a spec as written to a [`ValidatedGroup`] of
 //! newtypes; the operator and `ramen up` both start there. Must not know a client, async or I/O.
 
+pub mod labels;
 mod names;
 pub mod rules;
+mod schema;
 mod spec;
 mod status;
 pub mod validate;
 
 pub use names::{API_GROUP, API_VERSION, KIND, MAX_GROUP_NAME, MAX_ZONE_NAME, secret_variables};
+pub use schema::crd;
 pub use spec::{
     Autoscaling, EgressSpec, EnvVar, GitRef, KeysSpec, LocalRef, McpGroup, McpGroupSpec,
     NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec,

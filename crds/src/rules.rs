@@ -144,6 +144,12 @@ pub(crate) fn by_type(schema: &mut Schema) {
     map_list(schema, "type");
 }
 
+/// A group that no operator has seen has a status of no generation. Without any status, kstatus would call it
+/// done, and whoever waits for it would go on before anything has begun.
+pub(crate) fn not_seen_yet(schema: &mut Schema) {
+    schema.insert("default".to_owned(), json!({ "observedGeneration": -1 }));
+}
+
 fn map_list(schema: &mut Schema, key: &str) {
     schema.insert("x-kubernetes-list-type".to_owned(), json!("map"));
     schema.insert("x-kubernetes-list-map-keys".to_owned(), json!([key]));

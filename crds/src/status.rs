@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What the operator found and did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(transform = crate::rules::not_seen_yet)]
 pub struct McpGroupStatus {
     /// The generation of the spec that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,5 @@
 //! Every field of the kind is documented, every string and list has a bound.
 
-use kube::CustomResourceExt as _;
-use ramen_crds::McpGroup;
 use serde_json::Value;
 
 /// Types of Kubernetes itself, which are as they are.
@@ -13,6 +11,11 @@ fn walk(path: &str, name: &str, schema: &Value, faults: &mut Vec<String>) {
     }
     let kind = schema["type"].as_str().unwrap_or_default();
     let lacks = |key: &str| schema.get(key).is_none();
+    // `kubectl` warns of every other format of a number.
+    let format = schema["format"].as_str();
+    if kind == "integer" && !matches!(format, None | Some("int32" | "int64")) {
+        faults.push(format!("{path}: format {format:?}"));
+    }
     match kind {
         "string" if lacks("maxLength") && lacks("enum") => {
             faults.push(format!("{path}: maxLength"));
@@ -22,6 +25,9 @@ fn walk(path: &str, name: &str, schema: &Value, faults: &mut Vec<String>) {
                 faults.push(format!("{path}: maxItems"));
             }
             walk(&format!("{path}[]"), "", &schema["items"], faults);
+        }
+        "integer" if lacks("maximum") && schema["format"] != "int64" => {
+            faults.push(format!("{path}: maximum"));
         }
         "object" if !lacks("additionalProperties") && lacks("maxProperties") => {
             faults.push(format!("{path}: maxProperties"));
@@ -46,7 +52,7 @@ fn walk(path: &str, name: &str, schema: &Value, faults: &mut Vec<String>) {
 }
 
 fn crd() -> Value {
-    serde_json::to_value(McpGroup::crd()).expect("a CRD is JSON")
+    serde_json::to_value(ramen_crds::crd()).expect("a CRD is JSON")
 }
 
 #[test]

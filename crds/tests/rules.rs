@@ -1,13 +1,12 @@
 //! Each rule that the API server holds groups to: one group that it takes and one that it refuses.
 
-use kube::CustomResourceExt as _;
 use kube::core::cel::Validator;
 use ramen_crds::{McpGroup, rules};
 use serde_json::{Value, json};
 
 /// A group with some fields set, and what the rules say of it.
 fn messages(name: &str, edits: &[(&str, Value)]) -> Vec<String> {
-    let crd = serde_json::to_value(McpGroup::crd()).expect("a CRD is JSON");
+    let crd = serde_json::to_value(ramen_crds::crd()).expect("a CRD is JSON");
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut group = json!({
         "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup", "metadata": {"name": name},

@@ -3,8 +3,6 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use kube::CustomResourceExt as _;
-use ramen_crds::McpGroup;
 use serde_json::Value;
 
 const HEAD: &str = "# McpGroup\n\n<!-- Written by `cargo xtask gen` from crds/src. Do not edit. -->\n\n\
@@ -20,7 +18,7 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn page() -> anyhow::Result<String> {
-    let crd = serde_json::to_value(McpGroup::crd())?;
+    let crd = serde_json::to_value(ramen_crds::crd())?;
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut page = HEAD.to_owned();
     let rules = |page: &mut String, path: &str, schema: &Value| {
