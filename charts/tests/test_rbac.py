@@ -15,10 +15,10 @@ RULES = {
     ("", "configmaps"): CHILD,
     ("", "serviceaccounts"): CHILD,
     ("", "services"): CHILD,
-    ("", "pods"): {"list"},
+    ("", "pods"): {"list", "watch"},
     ("", "events"): {"list"},
     ("apps", "deployments"): CHILD,
-    ("batch", "jobs"): {"get", "create", "patch", "delete"},
+    ("batch", "jobs"): CHILD,
     ("networking.k8s.io", "networkpolicies"): CHILD,
     ("policy", "poddisruptionbudgets"): CHILD,
     ("autoscaling", "horizontalpodautoscalers"): CHILD,
@@ -93,6 +93,19 @@ def test_cluster_mode_has_the_same_rules_everywhere():
     (deployment,) = of(documents, "Deployment")
     names = [e["name"] for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]]
     assert "RAMEN_OPERATOR_NAMESPACES" not in names
+
+
+def test_only_several_replicas_with_hooks_may_mark_a_group():
+    hooks = {"webhooks": {"enabled": True, "secretName": "hooks"}}
+    several = {"replicas": 2, "artifacts": {"store": "s3://layers"}}
+    for values, verbs in (
+        (hooks, {"list", "watch"}),
+        (several, {"list", "watch"}),
+        (hooks | several, {"list", "watch", "patch"}),
+    ):
+        (role,) = of(render(values), "Role", "ramen-operator")
+        assert granted(role)[("ramen.dev", "mcpgroups")] == verbs
+        assert granted(role)[("ramen.dev", "mcpgroups/status")] == {"patch"}
 
 
 @pytest.mark.parametrize("case", VALUES)

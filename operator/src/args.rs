@@ -26,8 +26,8 @@ pub struct Args {
     /// Where pods reach the artifact endpoint
     #[arg(long, env = names::ARTIFACTS_URL, default_value = "http://ramen-artifacts:8081", value_name = "URL")]
     pub artifacts_url: String,
-    /// Folder of the artifact store
-    #[arg(long, env = names::STORE, default_value = "/var/lib/ramen/store", value_name = "DIR")]
+    /// Folder of the artifact store, or a bucket: s3://…, gs://…, az://…
+    #[arg(long, env = names::STORE, default_value = "/var/lib/ramen/store", value_name = "DIR|BUCKET")]
     pub store: PathBuf,
     /// Folder for fetches
     #[arg(long, env = names::SCRATCH, default_value = "/var/lib/ramen/scratch", value_name = "DIR")]

@@ -15,6 +15,8 @@ mod endpoint;
 mod registry;
 mod report;
 mod token;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -32,6 +34,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::group::GroupKey;
+use crate::ports::Leads;
 use registry::{Grant, Registry};
 use token::ReadKey;
 
@@ -98,8 +101,8 @@ impl fmt::Debug for Lost {
 
 impl Artifacts {
     /// Over a store; the key for read tokens lies in it.
-    pub(crate) fn open(store: Store) -> io::Result<Self> {
-        let key = ReadKey::open(store.root())?;
+    pub(crate) async fn open(store: Store) -> io::Result<Self> {
+        let key = ReadKey::open(&store).await?;
         Ok(Self {
             store,
             key,
@@ -135,6 +138,13 @@ impl Artifacts {
     pub(crate) async fn report(&self, deploy: &DeployId) -> Result<Option<Report>, StoreError> {
         let text = self.store.memo(&deploy.report_key()).await?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// Hands a report over as the job of a deploy does.
+    #[cfg(test)]
+    pub(crate) fn hand_over(&self, deploy: &DeployId, token: &[u8], report: Report) {
+        let grant = self.registry.open(deploy, token);
+        grant.expect("the token opens the deploy").deliver(report);
     }
 
     /// Nothing of this deploy is taken any more.
@@ -186,11 +196,13 @@ impl Artifacts {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers until told to stop.
-    pub(crate) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
-        let sweeping = tokio::spawn(sweep(self.store.clone()));
-        endpoint::serve(self, listener, stop).await;
-        sweeping.abort();
+    /// Answers until told to stop. A replica that does not write gives layers; all else it puts off.
+    pub(crate) async fn serve(self, listener: TcpListener, leads: Leads, stop: CancellationToken) {
+        let sweeping = sweep(self.store.clone(), leads.clone());
+        tokio::select! {
+            () = endpoint::serve(self, listener, leads, endpoint::Limits::DEFAULT, stop) => {}
+            () = sweeping => {}
+        }
     }
 
     /// Keeps a report that came in.
@@ -204,10 +216,14 @@ impl Artifacts {
     }
 }
 
-async fn sweep(store: Store) {
+async fn sweep(store: Store, leads: Leads) {
     let mut every = tokio::time::interval(SWEEP_EVERY);
     loop {
         every.tick().await;
+        endpoint::sweep(&store);
+        if !leads.now() {
+            continue;
+        }
         for prefix in ["report-", "lock-"] {
             match store.prune_memos(prefix, KEEP_MEMOS).await {
                 Ok(0) => {}
@@ -218,6 +234,5 @@ async fn sweep(store: Store) {
                 }
             }
         }
-        endpoint::sweep(&store);
     }
 }

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::batch::v1::Job;
 use ramen_group::{LayerRef, Report};
 use ramen_rollout::Failure;
+use tokio_util::sync::CancellationToken;
 
 use crate::group::GroupKey;
 
@@ -35,6 +36,8 @@ pub(crate) struct DeployRequest {
     pub(crate) revision: String,
     /// How long the job may take from its creation on.
     pub(crate) timeout: Duration,
+    /// Ends the deploy early: its Job is taken away, and the answer is of no interest.
+    pub(crate) stop: CancellationToken,
 }
 
 /// What runs deploys.

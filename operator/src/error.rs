@@ -1,7 +1,5 @@
 //! What can go wrong in a run, each with a word for status, events and metrics.
 
-use std::fmt::Write as _;
-
 /// A run ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -67,11 +65,5 @@ fn api(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({})", status.message, status.code);
     }
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        let _ = write!(text, ": {next}");
-        cause = next.source();
-    }
-    text
+    ramen_redact::chain(error)
 }

@@ -6,6 +6,7 @@ mod apply;
 pub mod build;
 mod context;
 mod dereference;
+mod health;
 mod rollout;
 mod status;
 mod tasks;
@@ -23,11 +24,12 @@ use ramen_crds::McpGroup;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+pub(crate) use self::apply::{Handed, REPLICAS};
 pub(crate) use self::context::{Context, Operator, State};
 pub(crate) use self::tasks::Work;
 #[cfg(test)]
 pub(crate) use self::validate::tests::operator as test_operator;
-pub(crate) use self::wake::Wake;
+pub(crate) use self::wake::{Runs, Wake};
 use crate::backoff::jitter;
 use crate::error::Error;
 
@@ -166,18 +168,18 @@ async fn phases(
     };
     state.invalid = None;
     let in_vain = ctx.work.artifacts.take_lost(key);
+    let look = ctx.wake.take_look(key) | state.is_marked(group);
     let rollout = state.rollout(&validated)?;
     if let Some(serving) = rollout.looks_for(in_vain)
         && matches!(ctx.work.artifacts.holds(&serving).await, Ok(false))
     {
         rollout.lost();
     }
-    rollout.advance(
-        &validated,
-        &ctx.operator,
-        ctx.wake.take_look(key),
-        Instant::now(),
-    );
+    let now = Instant::now();
+    rollout.advance(&validated, &ctx.operator, look, now);
+    let pods = ctx.pods.workers(key);
+    let overdue = status::overdue(&ctx.caches, &validated);
+    rollout.observe(&validated, &pods, overdue.as_deref(), now);
     let children = build::build(&validated, &ctx.operator, &rollout.wanted()?);
     let applied = apply::apply(ctx, &validated, children, &mut state.applied).await?;
     ctx.keeps(key, state.layers());

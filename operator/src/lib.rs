@@ -16,6 +16,8 @@ mod inbound;
 pub mod lease;
 mod metrics;
 pub mod names;
+mod pods;
+mod ports;
 mod reload;
 mod run;
 pub mod telemetry;

@@ -23,6 +23,13 @@ struct ByKind {
     verb: &'static str,
 }
 
+/// What became of a hook. Receivers are named by whoever runs the operator.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReceiver {
+    receiver: String,
+    outcome: &'static str,
+}
+
 /// A state that groups are in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByState {
@@ -39,6 +46,7 @@ pub(crate) struct Metrics {
     fetches: Family<ByResult, Counter>,
     deploys: Family<ByResult, Counter>,
     reloads: Family<ByResult, Counter>,
+    hooks: Family<ByReceiver, Counter>,
     leader: Gauge,
 }
 
@@ -54,6 +62,7 @@ impl Metrics {
             fetches: Family::default(),
             deploys: Family::default(),
             reloads: Family::default(),
+            hooks: Family::default(),
             leader: Gauge::default(),
         };
         registry.register(
@@ -91,6 +100,11 @@ impl Metrics {
             "reloads",
             "Reloads, by result (ok, failed)",
             metrics.reloads.clone(),
+        );
+        registry.register(
+            "hooks",
+            "Webhooks, by receiver and outcome (accepted, ignored, unmatched, refused, limited)",
+            metrics.hooks.clone(),
         );
         registry.register(
             "leader",
@@ -141,6 +155,13 @@ impl Metrics {
         self.reloads
             .get_or_create(&ByResult { result: word(ok) })
             .inc();
+    }
+
+    /// A hook came in; `receiver` is empty when there is none of that name.
+    pub(crate) fn hooked(&self, receiver: &str, outcome: &'static str) {
+        let receiver = receiver.to_owned();
+        let labels = ByReceiver { receiver, outcome };
+        self.hooks.get_or_create(&labels).inc();
     }
 
     /// Whether this replica writes.

@@ -13,7 +13,8 @@ pub const HOOKS_LISTEN: &str = "RAMEN_OPERATOR_HOOKS_LISTEN";
 pub const HOOKS_DIR: &str = "RAMEN_OPERATOR_HOOKS_DIR";
 /// Where pods reach the artifact endpoint, such as `http://ramen-artifacts.ramen:8081`.
 pub const ARTIFACTS_URL: &str = "RAMEN_OPERATOR_ARTIFACTS_URL";
-/// Folder of the artifact store (`/var/lib/ramen/store`).
+/// Folder of the artifact store (`/var/lib/ramen/store`), or a bucket: `s3://BUCKET/PREFIX`,
+/// `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, with the variables of the provider's own tools.
 pub const STORE: &str = "RAMEN_OPERATOR_STORE";
 /// Folder for fetches (`/var/lib/ramen/scratch`).
 pub const SCRATCH: &str = "RAMEN_OPERATOR_SCRATCH";
@@ -42,6 +43,8 @@ pub const LOG_FORMAT: &str = "RAMEN_OPERATOR_LOG_FORMAT";
 
 /// Field manager of children.
 pub const MANAGER: &str = "ramen-operator/mcpgroup";
+/// Field manager of the number of pods from when an autoscaler is asked for until it writes.
+pub const HANDOVER_MANAGER: &str = "ramen-operator/handover";
 /// Field manager of the status.
 pub const STATUS_MANAGER: &str = "ramen-operator/status";
 /// Name in events, and value of `managed-by`.
@@ -59,8 +62,13 @@ pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const LABEL_GROUP: &str = "ramen.dev/group";
 /// The zone.
 pub const LABEL_ZONE: &str = "ramen.dev/zone";
+/// On the pods of a Job: its name. Kubernetes writes it.
+pub const LABEL_JOB: &str = "batch.kubernetes.io/job-name";
 /// On an `McpGroup`: any new value makes the operator look at the source, and try again what failed.
 pub const REQUESTED_AT: &str = "ramen.dev/requested-at";
+/// On an `McpGroup`: a new value makes the operator look at the source. Written by a replica that does not
+/// hold the lease when a hook reaches it.
+pub const HINTED_AT: &str = "ramen.dev/hinted-at";
 /// On pods: changes when a Secret changes whose values are variables of the pods.
 pub const SECRETS_HASH: &str = "ramen.dev/secrets-hash";
 /// Component of worker pods.

@@ -3,6 +3,7 @@
 //! The `ConfigMap` with the desired state is the truth that pods start from; this is what makes a push
 //! live in seconds instead of when the kubelet brings the file.
 
+mod inspect;
 mod pods;
 mod push;
 mod smoke;
@@ -11,19 +12,20 @@ mod worker;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use ramen_group::{DesiredState, Reason, ReportPackage};
+use ramen_group::{DesiredState, ReportPackage};
 use ramen_redact::Secret;
 use ramen_rollout::Failure;
 
 use crate::group::GroupKey;
 use crate::names;
+use crate::pods::Pods;
 
 pub(crate) use push::{Plan, push};
 
 /// A revision that is to be served.
 #[derive(Debug, Clone)]
 pub(crate) struct ReloadRequest {
-    /// Whose. Pods are found by the labels `ramen.dev/group` and `app.kubernetes.io/component=worker`.
+    /// Whose.
     pub(crate) group: GroupKey,
     /// What to serve.
     pub(crate) desired: DesiredState,
@@ -50,36 +52,58 @@ pub(crate) struct Reloaded {
     pub(crate) unreachable: u32,
 }
 
+/// Pods that run and do not answer calls are to be asked why.
+#[derive(Debug, Clone)]
+pub(crate) struct InspectRequest {
+    /// Whose.
+    pub(crate) group: GroupKey,
+    /// What they should serve.
+    pub(crate) desired: DesiredState,
+    /// The key of `ramen.v1.Admin`.
+    pub(crate) admin_key: Secret,
+    /// How long loading may take.
+    pub(crate) timeout: Duration,
+}
+
+/// What is wrong with a pod that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ailment {
+    /// Which.
+    pub(crate) pod: String,
+    /// For people, without the pod's name.
+    pub(crate) message: String,
+    /// The revision is at fault, not the surroundings.
+    pub(crate) blames: bool,
+}
+
 /// What reloads pods.
 pub(crate) trait Reload: Send + Sync + 'static {
     /// Returns when the pods that can be reached serve the revision, or the first of them could not.
     /// No pods at all is success: they read the `ConfigMap` when they start.
     fn reload(&self, request: ReloadRequest) -> BoxFuture<'static, Result<Reloaded, Failure>>;
+
+    /// What is wrong with pods that run and are not ready.
+    fn inspect(&self, request: InspectRequest) -> BoxFuture<'static, Vec<Ailment>>;
 }
 
 /// Calls the pods' own `Admin` services.
 #[derive(Clone)]
 pub(crate) struct Push {
-    client: kube::Client,
+    pods: Pods,
 }
 
 impl Push {
-    /// Pods are listed with this client.
-    pub(crate) fn new(client: kube::Client) -> Self {
-        Self { client }
+    /// Of these pods.
+    pub(crate) fn new(pods: Pods) -> Self {
+        Self { pods }
     }
 }
 
 impl Reload for Push {
     fn reload(&self, request: ReloadRequest) -> BoxFuture<'static, Result<Reloaded, Failure>> {
-        let client = self.client.clone();
+        let pods = self.pods.workers(&request.group);
         Box::pin(async move {
-            let found = pods::find(client, &request.group, names::GRPC_PORT).await;
-            let pods = found.map_err(|error| Failure {
-                reason: Reason::Internal,
-                message: format!("the pods of the group cannot be listed: {error}"),
-                transient: true,
-            })?;
+            let pods = pods::targets(&pods, names::GRPC_PORT);
             let group = request.group.clone();
             let plan = Plan::from(request);
             let begin = std::time::Instant::now();
@@ -106,4 +130,15 @@ impl Reload for Push {
             outcome
         })
     }
+
+    fn inspect(&self, request: InspectRequest) -> BoxFuture<'static, Vec<Ailment>> {
+        let pods = self.pods.workers(&request.group);
+        Box::pin(async move {
+            let pods = pods::targets(&pods, names::GRPC_PORT);
+            inspect::inspect(pods, &request).await
+        })
+    }
 }
+
+#[cfg(test)]
+mod tests;

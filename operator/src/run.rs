@@ -13,21 +13,22 @@ use prometheus_client::registry::Registry;
 use ramen_crds::McpGroup;
 use ramen_source::Store;
 use ramen_source::git::Git;
+use ramen_source::store::Bucket;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
-use crate::group::{Context, GroupKey, Guarded, Operator, Wake, Work, on_error, reconcile};
-use crate::hooks;
+use crate::group::{Context, GroupKey, Guarded, Operator, Runs, Wake, Work, on_error, reconcile};
 use crate::http::Pages;
 use crate::lease::Holder;
 use crate::metrics::Metrics;
 use crate::names;
+use crate::pods::{self, Pods};
+use crate::ports::{self, Leads};
 use crate::reload::Push;
 use crate::watches::{self, Caches};
 
@@ -56,31 +57,41 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let (caches, writers) = Caches::new();
     let (wake, runs) = Wake::new();
-    let ctx = Arc::new(parts(&args, &client, caches, wake, metrics.clone())?);
+    let ctx = Arc::new(parts(&args, &client, caches, wake, metrics.clone()).await?);
     let established = wait_for_kind(&client, &args.namespaces);
     let Some(()) = stop.run_until_cancelled(established).await else {
         return Ok(());
     };
     let mut tasks = JoinSet::new();
     watches::start(&client, &args.namespaces, &ctx, writers, &mut tasks);
-    match stop.run_until_cancelled(ctx.caches.ready()).await {
+    pods::start(&client, &args.namespaces, &ctx.pods, &ctx.wake, &mut tasks);
+    let listed = async {
+        ctx.pods.ready().await;
+        ctx.caches.ready().await
+    };
+    match stop.run_until_cancelled(listed).await {
         None => return Ok(()),
         Some(ready) => ready.context("a watch ended before its first list was done")?,
     }
+    let leads = Leads::default();
+    let mut ports = ports::open(&args, &ctx, &leads, identity(&args), &stop).await?;
     pages.set_ready(true);
     tracing::info!(groups = ctx.caches.groups.len(), "ready");
 
-    let ended = lead(&args, &client, &ctx, runs, &stop).await;
+    let ended = lead(&args, &client, &ctx, &leads, runs, &stop).await;
     pages.set_ready(false);
     stop.cancel();
     tasks.shutdown().await;
-    let closed = async { while servers.join_next().await.is_some() {} };
+    let closed = async {
+        while servers.join_next().await.is_some() {}
+        while ports.join_next().await.is_some() {}
+    };
     let _ = tokio::time::timeout(Duration::from_secs(5), closed).await;
     ended
 }
 
 /// Everything that runs share.
-fn parts(
+async fn parts(
     args: &Args,
     client: &Client,
     caches: Caches,
@@ -89,18 +100,20 @@ fn parts(
 ) -> anyhow::Result<Context> {
     std::fs::create_dir_all(&args.scratch)
         .with_context(|| format!("cannot make {}", args.scratch.display()))?;
-    let store = Store::open(&args.store)
-        .with_context(|| format!("cannot open the store in {}", args.store.display()))?;
+    let store = store(args)?;
     let git = Git::new(&args.scratch.join("git"), args.fetches)
         .with_context(|| format!("cannot use {}", args.scratch.display()))?;
-    let artifacts =
-        Artifacts::open(store).context("cannot keep the key for read tokens in the store")?;
+    let artifacts = Artifacts::open(store)
+        .await
+        .context("cannot keep the key for read tokens in the store")?;
+    let pods = Pods::default();
+    let jobs = Jobs::new(client.clone(), artifacts.clone(), pods.clone());
     let work = Work {
         git,
         scratch: args.scratch.clone(),
-        deploy: Arc::new(Jobs::new(client.clone(), artifacts.clone())),
+        deploy: Arc::new(jobs),
         artifacts,
-        reload: Arc::new(Push::new(client.clone())),
+        reload: Arc::new(Push::new(pods.clone())),
         metrics: metrics.clone(),
     };
     let operator = Operator {
@@ -118,6 +131,7 @@ fn parts(
         client.clone(),
         operator,
         caches,
+        pods,
         work,
         wake,
         metrics,
@@ -125,16 +139,30 @@ fn parts(
     ))
 }
 
+/// The store, in a folder or a bucket.
+fn store(args: &Args) -> anyhow::Result<Store> {
+    let place = args.store.to_str().unwrap_or_default();
+    let store = if place.contains("://") {
+        let bucket = Bucket::new(place, std::env::vars())?;
+        Store::in_bucket(&bucket, &args.scratch.join("store"))
+    } else {
+        Store::open(&args.store)
+    };
+    store.with_context(|| format!("cannot open the store in {}", args.store.display()))
+}
+
 /// Waits for the lease, then writes until it is lost or the process is told to stop.
 async fn lead(
     args: &Args,
     client: &Client,
     ctx: &Arc<Context>,
-    runs: mpsc::UnboundedReceiver<ObjectRef<Guarded>>,
+    leads: &Leads,
+    runs: Runs,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     if args.lease == "off" {
         ctx.metrics.leads(true);
+        leads.begin();
         return control(args, ctx, runs, stop).await;
     }
     let holder = Holder::new(
@@ -148,6 +176,7 @@ async fn lead(
     }
     tracing::info!(lease = args.lease, "this replica writes");
     ctx.metrics.leads(true);
+    leads.begin();
     // The lease is given back only when nothing is written any more.
     let written = CancellationToken::new();
     let keep = holder.keep(&written);
@@ -170,12 +199,11 @@ async fn lead(
 async fn control(
     args: &Args,
     ctx: &Arc<Context>,
-    runs: mpsc::UnboundedReceiver<ObjectRef<Guarded>>,
+    runs: Runs,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let _ports = open_ports(args, ctx, stop).await?;
     let queue = stream::unfold(runs, async |mut runs| {
-        let next = runs.recv().await?;
+        let next = runs.next().await?;
         Some((Ok::<_, std::convert::Infallible>(next), runs))
     });
     let queue = queue.take_until(stop.clone().cancelled_owned());
@@ -190,53 +218,6 @@ async fn control(
         () = sweep => {}
     }
     Ok(())
-}
-
-/// The ports that only the replica answers which writes: it alone knows the deploys under way, and can
-/// make a group look.
-async fn open_ports(
-    args: &Args,
-    ctx: &Arc<Context>,
-    stop: &CancellationToken,
-) -> anyhow::Result<JoinSet<()>> {
-    let listen = async |address| {
-        let listener = TcpListener::bind(address).await;
-        listener.with_context(|| format!("cannot listen on {address}"))
-    };
-    let mut ports = JoinSet::new();
-    let artifacts = ctx.work.artifacts.clone();
-    let wake = ctx.wake.clone();
-    artifacts.on_lost(move |group| wake.wake(group));
-    ports.spawn(artifacts.serve(listen(args.artifacts_listen).await?, stop.clone()));
-    if let (Some(address), Some(dir)) = (args.hooks_listen.0, &args.hooks_dir) {
-        let listener = listen(address).await?;
-        let groups = Arc::new(KnownGroups(Arc::clone(ctx)));
-        ports.spawn(hooks::serve(listener, dir.clone(), groups, stop.clone()));
-    }
-    Ok(ports)
-}
-
-/// What hooks are matched with.
-struct KnownGroups(Arc<Context>);
-
-impl hooks::Groups for KnownGroups {
-    fn all(&self) -> Vec<(GroupKey, String)> {
-        let groups = self.0.caches.groups.state();
-        let known = groups.iter().filter_map(|guarded| guarded.0.as_ref().ok());
-        known
-            .map(|group| {
-                let namespace = group.namespace().unwrap_or_default();
-                (
-                    GroupKey::new(namespace, group.name_any()),
-                    group.spec.source.url.clone(),
-                )
-            })
-            .collect()
-    }
-
-    fn look(&self, group: &GroupKey) {
-        self.0.wake.look(group);
-    }
 }
 
 fn controller_stream<Q>(

@@ -1,8 +1,11 @@
 //! A scripted API server for tests: what the operator sends is checked one request after the other.
 
+pub(crate) mod web;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -17,7 +20,8 @@ use crate::artifacts::Artifacts;
 use crate::deploy::{Deploy, DeployRequest};
 use crate::group::{Context, Wake, Work};
 use crate::metrics::Metrics;
-use crate::reload::{Reload, ReloadRequest, Reloaded};
+use crate::pods::Pods;
+use crate::reload::{Ailment, InspectRequest, Reload, ReloadRequest, Reloaded};
 use crate::watches::{Caches, Writers};
 
 /// A request as a test looks at it.
@@ -27,6 +31,26 @@ pub(crate) struct Asked {
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) body: Value,
+}
+
+impl Asked {
+    async fn read(request: Request<Body>) -> Self {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.unwrap();
+        Self {
+            verb: parts.method.to_string(),
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        }
+    }
+
+    /// Verb and last part of the path.
+    pub(crate) fn short(&self) -> String {
+        let last = self.path.rsplit('/').next().unwrap_or_default();
+        let kind = self.path.rsplit('/').nth(1).unwrap_or_default();
+        format!("{} {kind}/{last}", self.verb)
+    }
 }
 
 /// The other end of a client.
@@ -40,18 +64,34 @@ impl Server {
             .await
             .expect("a request within a second")
             .expect("a client");
-        let (parts, body) = request.into_parts();
-        let bytes = body.collect_bytes().await.unwrap();
-        let asked = Asked {
-            verb: parts.method.to_string(),
-            path: parts.uri.path().to_owned(),
-            query: parts.uri.query().unwrap_or_default().to_owned(),
-            body: serde_json::from_slice(&bytes).unwrap_or_default(),
-        };
+        let asked = Asked::read(request).await;
         let (status, value) = reply(&asked);
         let body = Body::from(serde_json::to_vec(&value).unwrap());
         send.send_response(Response::builder().status(status).body(body).unwrap());
         asked
+    }
+
+    /// Answers everything that is sent until `work` is done, however long nothing is sent.
+    pub(crate) async fn serve<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        mut reply: impl FnMut(&Asked) -> (u16, Value),
+    ) -> (T, Vec<Asked>) {
+        let mut all = Vec::new();
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return (done, all),
+                next = self.0.next_request() => {
+                    let (request, send) = next.expect("a client");
+                    let asked = Asked::read(request).await;
+                    let (status, value) = reply(&asked);
+                    let body = Body::from(serde_json::to_vec(&value).unwrap());
+                    send.send_response(Response::builder().status(status).body(body).unwrap());
+                    all.push(asked);
+                }
+            }
+        }
     }
 
     /// Takes everything that is sent until `work` is done.
@@ -122,6 +162,13 @@ impl Reload for Never {
     ) -> futures::future::BoxFuture<'static, Result<Reloaded, ramen_rollout::Failure>> {
         Box::pin(std::future::pending())
     }
+
+    fn inspect(
+        &self,
+        _request: InspectRequest,
+    ) -> futures::future::BoxFuture<'static, Vec<Ailment>> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// A context whose tasks never end, over a folder that lives as long as what is returned.
@@ -133,7 +180,8 @@ pub(crate) fn context(client: Client) -> (Arc<Context>, Writers, tempfile::TempD
     let work = Work {
         git: Git::new(&folder.path().join("git"), 1).unwrap(),
         scratch: folder.path().to_owned(),
-        artifacts: Artifacts::open(store).unwrap(),
+        // Over a folder nothing is waited for.
+        artifacts: Artifacts::open(store).now_or_never().unwrap().unwrap(),
         deploy: Arc::new(Never),
         reload: Arc::new(Never),
         metrics: metrics.clone(),
@@ -146,6 +194,7 @@ pub(crate) fn context(client: Client) -> (Arc<Context>, Writers, tempfile::TempD
         client.clone(),
         crate::group::test_operator(),
         caches,
+        Pods::default(),
         work,
         Wake::new().0,
         metrics,

@@ -5,13 +5,14 @@ mod joined;
 mod kept;
 
 use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _, future};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, PodTemplateSpec, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ObjectMeta, PartialObjectMeta};
@@ -21,11 +22,12 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource};
 use ramen_crds::McpGroup;
+use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 pub(crate) use self::joined::{Stub, each};
 use self::kept::{Filling, Kept, cache};
-use crate::group::{Context, GroupKey, Wake};
+use crate::group::{Context, GroupKey, Handed, REPLICAS, Wake};
 use crate::names;
 
 /// Metadata of one kind.
@@ -51,11 +53,11 @@ pub struct Caches {
     /// Ours.
     pub pdbs: Metas<PodDisruptionBudget>,
     /// Ours.
-    pub hpas: Metas<HorizontalPodAutoscaler>,
+    pub hpas: Kept<HorizontalPodAutoscaler>,
 }
 
 /// A kind of children, and where its objects are kept.
-pub trait Cached: Sized {
+pub(crate) trait Cached: Sized {
     /// The kind's name.
     const KIND: &'static str;
 
@@ -64,6 +66,15 @@ pub trait Cached: Sized {
 
     /// The metadata of all objects that a group owns.
     fn of_group(caches: &Caches, key: &GroupKey) -> Vec<ObjectMeta>;
+
+    /// Makes the generation say whether the spec is another one, for a kind that has none: its version
+    /// changes with every change of its status.
+    fn stamp(&mut self) {}
+
+    /// A field that this object leaves to somebody else.
+    fn handed_over(&self) -> Option<&'static Handed> {
+        None
+    }
 }
 
 /// The group that owns an object. Labels may be edited; the owner says whose it is.
@@ -78,7 +89,7 @@ fn group_of(meta: &ObjectMeta) -> Option<&str> {
 }
 
 macro_rules! cached {
-    ($($kind:ident in $store:ident),* $(,)?) => {$(
+    ($($kind:ident in $store:ident $({ $($more:tt)* })?),* $(,)?) => {$(
         impl Cached for $kind {
             const KIND: &'static str = stringify!($kind);
 
@@ -90,19 +101,33 @@ macro_rules! cached {
                 let ours = caches.$store.of(key);
                 ours.iter().map(|object| object.metadata.clone()).collect()
             }
+
+            $($($more)*)?
         }
     )*};
 }
 
 cached!(
-    Deployment in deployments,
+    Deployment in deployments {
+        fn handed_over(&self) -> Option<&'static Handed> {
+            let spec = self.spec.as_ref()?;
+            spec.replicas.is_none().then_some(&REPLICAS)
+        }
+    },
     Secret in secrets,
     ConfigMap in config_maps,
     ServiceAccount in service_accounts,
     Service in services,
     NetworkPolicy in network_policies,
     PodDisruptionBudget in pdbs,
-    HorizontalPodAutoscaler in hpas,
+    HorizontalPodAutoscaler in hpas {
+        fn stamp(&mut self) {
+            let spec = serde_json::to_vec(&self.spec).unwrap_or_default();
+            let mut hasher = DefaultHasher::new();
+            spec.hash(&mut hasher);
+            self.metadata.generation = Some(hasher.finish().cast_signed());
+        }
+    },
 );
 
 /// The writing ends of [`Caches`].
@@ -115,11 +140,19 @@ pub struct Writers {
     services: Filling<PartialObjectMeta<Service>>,
     network_policies: Filling<PartialObjectMeta<NetworkPolicy>>,
     pdbs: Filling<PartialObjectMeta<PodDisruptionBudget>>,
-    hpas: Filling<PartialObjectMeta<HorizontalPodAutoscaler>>,
+    hpas: Filling<HorizontalPodAutoscaler>,
 }
 
 #[cfg(test)]
 impl Writers {
+    pub(crate) fn deployments(&mut self) -> &mut Filling<Deployment> {
+        &mut self.deployments
+    }
+
+    pub(crate) fn hpas(&mut self) -> &mut Filling<HorizontalPodAutoscaler> {
+        &mut self.hpas
+    }
+
     pub(crate) fn groups(&mut self) -> &mut reflector::store::Writer<DeserializeGuard<McpGroup>> {
         &mut self.groups
     }
@@ -230,14 +263,21 @@ pub(crate) fn start(
         wake,
         tasks,
     };
-    children.full(writers.deployments, &ours);
+    children.whole(writers.deployments, &ours, |deployment: &mut Deployment| {
+        if let Some(spec) = &mut deployment.spec {
+            spec.template = PodTemplateSpec::default();
+        }
+    });
     children.meta(writers.secrets, &watcher::Config::default());
     children.meta(writers.config_maps, &ours);
     children.meta(writers.service_accounts, &ours);
     children.meta(writers.services, &ours);
     children.meta(writers.network_policies, &ours);
     children.meta(writers.pdbs, &ours);
-    children.meta(writers.hpas, &ours);
+    children.whole(writers.hpas, &ours, |hpa: &mut HorizontalPodAutoscaler| {
+        hpa.status = None;
+        hpa.stamp();
+    });
     let groups =
         each::<DeserializeGuard<McpGroup>>(client, namespaces, &watcher::Config::default());
     let groups = groups.default_backoff().modify(|guarded| {
@@ -274,6 +314,17 @@ fn key_of(meta: &ObjectMeta) -> Option<GroupKey> {
     Some(GroupKey::new(meta.namespace.clone()?, meta.name.clone()?))
 }
 
+/// Whether an object of which only the metadata is known was changed by somebody: with a generation, its
+/// version changes with its status alone, which decides nothing here.
+fn differs<K: Resource>(old: &K, new: &K) -> bool {
+    let mut old = old.meta().clone();
+    if old.generation.is_some() {
+        old.resource_version
+            .clone_from(&new.meta().resource_version);
+    }
+    old != *new.meta()
+}
+
 struct Children<'a> {
     client: &'a Client,
     namespaces: &'a [String],
@@ -298,20 +349,38 @@ impl Children<'_> {
             object.metadata.managed_fields = None;
             object.metadata.annotations = None;
         });
-        self.follow(filling.fill(events), K::kind(&()).into_owned());
+        self.follow(filling.fill(events, differs), K::kind(&()).into_owned());
     }
 
-    /// Watches a kind with its status; what is not looked at is dropped.
-    fn full(&mut self, filling: Filling<Deployment>, config: &watcher::Config) {
-        let events = each::<Deployment>(self.client, self.namespaces, config);
-        let events = events.default_backoff().modify(|deployment| {
-            deployment.metadata.managed_fields = None;
-            deployment.metadata.annotations = None;
-            if let Some(spec) = &mut deployment.spec {
-                spec.template = k8s_openapi::api::core::v1::PodTemplateSpec::default();
-            }
+    /// Watches a kind whole, but for what `drop` drops because nobody looks at it.
+    fn whole<K>(
+        &mut self,
+        filling: Filling<K>,
+        config: &watcher::Config,
+        drop: impl Fn(&mut K) + Send + 'static,
+    ) where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Stub
+            + Clone
+            + Debug
+            + PartialEq
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+    {
+        let events = each::<K>(self.client, self.namespaces, config);
+        let events = events.default_backoff().modify(move |object| {
+            object.meta_mut().managed_fields = None;
+            object.meta_mut().annotations = None;
+            drop(object);
         });
-        self.follow(filling.fill(events), "Deployment".to_owned());
+        let differs = |old: &K, new: &K| {
+            let mut old = old.clone();
+            old.meta_mut().resource_version = new.meta().resource_version.clone();
+            old != *new
+        };
+        self.follow(filling.fill(events, differs), K::kind(&()).into_owned());
     }
 
     /// Wakes whoever a change is about. First lists wake nobody: every group runs at the start.

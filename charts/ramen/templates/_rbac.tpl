@@ -3,6 +3,7 @@ What the operator may do in the namespaces that it looks after: a verb stands he
 
   resource               verbs               phase
   mcpgroups              list watch          start: is the kind there; dereference: the groups
+                         patch               hooks: a replica without the lease leaves a mark; only with several replicas
   mcpgroups/status       patch               status
   mcpgroups/finalizers   update              apply: children name their owner with blockOwnerDeletion; asked for where the
                                              cluster runs OwnerReferencesPermissionEnforcement
@@ -13,10 +14,11 @@ What the operator may do in the namespaces that it looks after: a verb stands he
   children               create patch        apply: server-side apply, which creates what is not there
   children               delete              apply: what is no child any more
   jobs                   get create patch    deploy: found running, or made
-                         delete              deploy: one that failed or is in the way
-  pods                   list                deploy: why a job ended; reload: which pods to tell
+                         list watch          deploy: how it ends; which ones are left over
+                         delete              deploy: one that failed, is in the way, or is old
+  pods                   list watch          deploy: why a job ended; reload: which pods to tell; status: what holds pods up
   events (core)          list                deploy: why a job has no pod
-  events (events.k8s.io) create patch        status: on transitions
+  events (events.k8s.io) create patch        status: on transitions; hooks: one came in
 
 Children: Secrets, ConfigMaps, ServiceAccounts, Services, NetworkPolicies, PodDisruptionBudgets, Deployments, autoscalers.
 No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces, no making of pods.
@@ -24,7 +26,7 @@ No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces, no ma
 {{- define "ramen.rules" -}}
 - apiGroups: [ramen.dev]
   resources: [mcpgroups]
-  verbs: [list, watch]
+  verbs: [list, watch{{ if and .Values.webhooks.enabled (gt (int .Values.replicas) 1) }}, patch{{ end }}]
 - apiGroups: [ramen.dev]
   resources: [mcpgroups/status]
   verbs: [patch]
@@ -39,7 +41,7 @@ No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces, no ma
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, create, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
@@ -50,7 +52,10 @@ No escalate, bind, impersonate, no exec, no logs, no nodes, no namespaces, no ma
   resources: [horizontalpodautoscalers]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [pods, events]
+  resources: [pods]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [events]
   verbs: [list]
 - apiGroups: [events.k8s.io]
   resources: [events]

@@ -22,9 +22,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::registry::Grant;
+use super::token::ONE_TIME;
 use super::{Artifacts, DeployId, report, scope};
 use crate::group::GroupKey;
 use crate::inbound::{self, Answer, Bounds, later, single, text};
+use crate::ports::Leads;
 
 const BOUNDS: Bounds = Bounds {
     connections: 256,
@@ -32,10 +34,22 @@ const BOUNDS: Bounds = Bounds {
     connection: Duration::from_mins(20),
     head_bytes: 16 * 1024,
 };
-/// Layers that are read or taken at once.
-const TRANSFERS: usize = 32;
-/// Of a layer of requirements.
-const MAX_DEPS: u64 = 4 << 30;
+/// Bounds of what goes through.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Layers that are read or taken at once.
+    pub(super) transfers: usize,
+    /// Bytes of a layer of requirements.
+    pub(super) deps: u64,
+}
+
+impl Limits {
+    pub(super) const DEFAULT: Self = Self {
+        transfers: 32,
+        deps: 4 << 30,
+    };
+}
+
 /// Of a lock.
 const MAX_LOCK: usize = 8 << 20;
 /// Between two pieces of a layer.
@@ -50,10 +64,18 @@ const INCOMING: &str = "incoming";
 /// After this time an archive is not coming in any more.
 const STALE: Duration = Duration::from_hours(24);
 
-pub(super) async fn serve(artifacts: Artifacts, listener: TcpListener, stop: CancellationToken) {
+pub(super) async fn serve(
+    artifacts: Artifacts,
+    listener: TcpListener,
+    leads: Leads,
+    limits: Limits,
+    stop: CancellationToken,
+) {
     let endpoint = Endpoint {
         artifacts,
-        transfers: Arc::new(Semaphore::new(TRANSFERS)),
+        leads,
+        transfers: Arc::new(Semaphore::new(limits.transfers)),
+        limits,
     };
     let handler = move |request| {
         let endpoint = endpoint.clone();
@@ -143,7 +165,9 @@ fn is_key(text: &str) -> bool {
 #[derive(Debug, Clone)]
 struct Endpoint {
     artifacts: Artifacts,
+    leads: Leads,
     transfers: Arc<Semaphore>,
+    limits: Limits,
 }
 
 impl Endpoint {
@@ -158,6 +182,8 @@ impl Endpoint {
             (&Method::GET, Place::Layer(kind, digest)) => {
                 self.layer(*kind, *digest, token.as_deref()).await
             }
+            // Which deploys are under way, only the replica knows that writes.
+            (&Method::GET | &Method::PUT, Place::Deploy(..)) if !self.leads.now() => elsewhere(),
             (&Method::GET | &Method::PUT, Place::Deploy(deploy, what)) => {
                 let registry = &self.artifacts.registry;
                 let token = token.unwrap_or_default();
@@ -186,6 +212,9 @@ impl Endpoint {
         let reader = self.artifacts.key.group_of(token);
         if reader.is_none() {
             match self.artifacts.registry.any(token) {
+                None if !self.leads.now() && token.starts_with(ONE_TIME.as_bytes()) => {
+                    return elsewhere();
+                }
                 None => return refused(),
                 Some(grant) if !grant.reads(kind, digest) => return missing(),
                 Some(_) => {}
@@ -203,6 +232,10 @@ impl Endpoint {
         let file = match store.open_layer(&reference).await {
             Ok(file) => tokio::fs::File::from_std(file),
             Err(StoreError::Missing { .. }) => {
+                if !self.leads.now() {
+                    // The one that writes has it made again when it is asked.
+                    return elsewhere();
+                }
                 if let Some(group) = reader {
                     self.artifacts.miss(&group);
                 }
@@ -228,6 +261,9 @@ impl Endpoint {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(size));
         let kind = HeaderValue::from_static("application/zstd");
         headers.insert(header::CONTENT_TYPE, kind);
+        // A part of a layer could not be checked against its digest.
+        let whole = HeaderValue::from_static("none");
+        headers.insert(header::ACCEPT_RANGES, whole);
         answer
     }
 
@@ -288,7 +324,7 @@ impl Endpoint {
             return text(StatusCode::BAD_REQUEST, "x-ramen-digest is not a digest");
         };
         let mut body = request.into_body();
-        if body.size_hint().lower() > MAX_DEPS {
+        if body.size_hint().lower() > self.limits.deps {
             return text(StatusCode::PAYLOAD_TOO_LARGE, "the layer is too large");
         }
         let receiving = match grant.begin_layer() {
@@ -299,7 +335,7 @@ impl Endpoint {
             return busy();
         };
         let store = &self.artifacts.store;
-        let archive = match receive(store, &mut body, digest).await {
+        let archive = match receive(store, &mut body, digest, self.limits.deps).await {
             Ok(archive) => archive,
             Err(answer) => return answer,
         };
@@ -380,9 +416,10 @@ async fn receive(
     store: &Store,
     body: &mut Incoming,
     digest: Digest,
+    limit: u64,
 ) -> Result<layer::Layer, Answer> {
     let taken = async {
-        let mut archive = layer::Incoming::new(&incoming(store), MAX_DEPS)?;
+        let mut archive = layer::Incoming::new(&incoming(store), limit)?;
         loop {
             match inbound::piece(body, PIECE_TIME).await {
                 Ok(Some(piece)) => archive.write(&piece).await?,
@@ -441,6 +478,14 @@ fn refused() -> Answer {
 
 fn busy() -> Answer {
     let answer = text(StatusCode::SERVICE_UNAVAILABLE, "too many transfers");
+    later(answer, 1)
+}
+
+fn elsewhere() -> Answer {
+    let answer = text(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "another replica answers that; try again",
+    );
     later(answer, 1)
 }
 

@@ -6,11 +6,14 @@ use std::path::Path;
 
 use hmac::{Hmac, Mac as _};
 use ramen_redact::Secret;
+use ramen_source::Store;
 use sha2::Sha256;
 
 use crate::group::GroupKey;
 
 const PREFIX: &str = "rar_";
+/// How the token of a deploy begins.
+pub(super) const ONE_TIME: &str = "rad_";
 const FILE: &str = "read-key";
 const LENGTH: usize = 32;
 
@@ -20,33 +23,43 @@ pub(crate) struct ReadKey(Secret<[u8; LENGTH]>);
 
 impl ReadKey {
     /// Reads the key of a store, or makes it.
-    pub(crate) fn open(store: &Path) -> io::Result<Self> {
+    pub(crate) async fn open(store: &Store) -> io::Result<Self> {
+        let mut key = [0; LENGTH];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        if store.is_folder() {
+            return Self::in_folder(store.root(), &key);
+        }
+        let kept = store.first(FILE, key.to_vec()).await;
+        let bytes = kept.map_err(io::Error::other)?;
+        Self::of(&bytes, FILE)
+    }
+
+    /// A folder of this machine, where nobody else may read it.
+    fn in_folder(store: &Path, key: &[u8; LENGTH]) -> io::Result<Self> {
         let path = store.join(FILE);
         loop {
             match fs::read(&path) {
-                Ok(bytes) => {
-                    let key = <[u8; LENGTH]>::try_from(bytes.as_slice());
-                    let key = key.map_err(|_| {
-                        io::Error::other(format!("{} is damaged; remove it", path.display()))
-                    })?;
-                    return Ok(Self(Secret::new(key)));
-                }
+                Ok(bytes) => return Self::of(&bytes, &path.display().to_string()),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            let mut key = [0; LENGTH];
-            getrandom::fill(&mut key).map_err(io::Error::other)?;
             // Mode 0600 from the start, and never half a key under the name.
             let mut file = tempfile::NamedTempFile::new_in(store)?;
-            file.write_all(&key)?;
+            file.write_all(key)?;
             file.as_file().sync_all()?;
             match file.persist_noclobber(&path) {
-                Ok(_) => return Ok(Self(Secret::new(key))),
+                Ok(_) => return Ok(Self(Secret::new(*key))),
                 // Somebody else was faster; theirs counts.
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error.error),
             }
         }
+    }
+
+    fn of(bytes: &[u8], place: &str) -> io::Result<Self> {
+        let key = <[u8; LENGTH]>::try_from(bytes);
+        let key = key.map_err(|_| io::Error::other(format!("{place} is damaged; remove it")))?;
+        Ok(Self(Secret::new(key)))
     }
 
     /// The token of a group: `rar_<namespace>_<name>_<mac>`. Names of Kubernetes hold no `_`.
@@ -87,17 +100,27 @@ impl ReadKey {
 pub(crate) fn one_time() -> io::Result<Secret> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(Secret::new(format!("rad_{}", hex::encode(bytes))))
+    Ok(Secret::new(format!("{ONE_TIME}{}", hex::encode(bytes))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_token_names_its_group_and_nothing_near_it_does() {
+    fn rand_key() -> [u8; LENGTH] {
+        let mut key = [0; LENGTH];
+        getrandom::fill(&mut key).unwrap();
+        key
+    }
+
+    async fn open(dir: &Path) -> io::Result<ReadKey> {
+        ReadKey::open(&Store::open(dir).unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn a_token_names_its_group_and_nothing_near_it_does() {
         let dir = tempfile::tempdir().unwrap();
-        let key = ReadKey::open(dir.path()).unwrap();
+        let key = open(dir.path()).await.unwrap();
         let group = GroupKey::new("team-a", "calc");
         let token = key.token(&group).into_exposed();
         assert_eq!(key.group_of(token.as_bytes()), Some(group.clone()));
@@ -120,13 +143,13 @@ mod tests {
         assert_eq!(key.group_of(&[0xff, 0xfe]), None);
     }
 
-    #[test]
-    fn the_key_is_the_same_for_all_who_use_the_store_and_for_nobody_else() {
+    #[tokio::test]
+    async fn the_key_is_the_same_for_all_who_use_the_store_and_for_nobody_else() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let group = GroupKey::new("a", "b");
         let keys: Vec<_> = std::thread::scope(|scope| {
-            let open = || ReadKey::open(dir.path()).unwrap();
+            let open = || ReadKey::in_folder(dir.path(), &rand_key()).unwrap();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()
         });
@@ -135,17 +158,17 @@ mod tests {
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
         let elsewhere = tempfile::tempdir().unwrap();
-        let other = ReadKey::open(elsewhere.path()).unwrap();
+        let other = open(elsewhere.path()).await.unwrap();
         assert_eq!(other.group_of(token.expose().as_bytes()), None);
         assert!(!format!("{other:?}").contains("ReadKey(["));
         assert_ne!(one_time().unwrap(), one_time().unwrap());
     }
 
-    #[test]
-    fn a_damaged_key_is_told_rather_than_replaced() {
+    #[tokio::test]
+    async fn a_damaged_key_is_told_rather_than_replaced() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), b"short").unwrap();
-        let error = ReadKey::open(dir.path()).unwrap_err();
+        let error = open(dir.path()).await.unwrap_err();
         assert!(error.to_string().contains("damaged"), "{error}");
     }
 }

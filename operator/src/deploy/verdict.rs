@@ -1,193 +1,101 @@
 //! What the state of a Job and its pods means, in words a person can act on. Pure.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerState, Event, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use ramen_group::Reason;
 use ramen_rollout::Failure;
+
+use crate::pods::{JobEnd, JobView, PodView, TroubleKind, refusal};
 
 /// An image that cannot be pulled may be there in a moment.
 const PULL_PATIENCE: Duration = Duration::from_mins(1);
 /// A pod that is refused may be let in when another one ends.
-const CREATE_PATIENCE: Duration = Duration::from_secs(15);
-/// Characters of a message of the cluster.
-const MAX_MESSAGE: usize = 700;
+pub(super) const CREATE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What was seen at one time.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    pub(super) job: Option<Job>,
-    pub(super) pods: Vec<Pod>,
-    /// About the Job; only when it has no pods.
-    pub(super) events: Vec<Event>,
-    pub(super) now: SystemTime,
+    /// `None`: it was removed.
+    pub(super) job: Option<JobView>,
+    /// The oldest first.
+    pub(super) pods: Vec<PodView>,
+    /// Why the last pod could not be made, in the words of the API server.
+    pub(super) refused: Option<String>,
+    /// Seconds since 1970.
+    pub(super) now: i64,
 }
 
-/// How a Job ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
-    Well,
-    Badly { reason: String, message: String },
-}
-
-/// How it ended, if it did.
-pub(super) fn end(job: &Job) -> Option<End> {
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    conditions
-        .iter()
-        .filter(|condition| condition.status == "True")
-        .find_map(|condition| match condition.type_.as_str() {
-            "Complete" => Some(End::Well),
-            "Failed" => Some(End::Badly {
-                reason: condition.reason.clone().unwrap_or_default(),
-                message: condition.message.clone().unwrap_or_default(),
-            }),
-            _ => None,
-        })
-}
-
-/// A failure of the Job.
-pub(super) fn failure(message: &str, transient: bool) -> Failure {
+/// The Job ran, and brought nothing.
+pub(super) fn failure(message: &str) -> Failure {
     Failure {
         reason: Reason::DeployJobFailed,
         message: format!("the deploy job failed: {message}"),
-        transient,
+        transient: true,
+    }
+}
+
+/// The cluster does not run the Job; that is no fault of the revision.
+fn refused(message: &str) -> Failure {
+    Failure {
+        reason: Reason::DeployJobRefused,
+        message: format!("the cluster does not run the deploy job: {message}"),
+        transient: true,
     }
 }
 
 /// Why no report will come, if that is certain enough.
 pub(super) fn judge(seen: &Seen) -> Option<Failure> {
     let Some(job) = &seen.job else {
-        return Some(failure("it was removed while it ran", true));
+        return Some(failure("it was removed while it ran"));
     };
-    let mut pods: Vec<&Pod> = seen.pods.iter().collect();
-    pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
-    let last = pods.last().copied();
-    if let Some(end) = end(job) {
-        let why = pods.iter().rev().find_map(|pod| death(pod));
-        return Some(match end {
-            End::Well => failure("it ended without a report; look at its log", true),
-            End::Badly { reason, .. } if reason == "DeadlineExceeded" => {
-                let waiting = last
-                    .and_then(waits)
-                    .map_or_else(String::new, |why| format!(": {why}"));
-                failure(
-                    &format!(
-                        "it did not end within its deadline{waiting}; see worker.deployTimeout"
-                    ),
-                    true,
-                )
-            }
-            End::Badly { reason, message } => match why {
-                Some(why) => failure(&why, true),
-                None => failure(&format!("{reason}: {}", cut(&message)), true),
-            },
-        });
+    if let Some(end) = &job.end {
+        return Some(ended(end, &seen.pods));
     }
-    if let Some(pod) = last {
+    if let Some(pod) = seen.pods.last() {
         return stuck(pod, seen.now);
     }
-    let age = age(job.metadata.creation_timestamp.as_ref(), seen.now)?;
-    let refusal = seen
-        .events
-        .iter()
-        .filter(|event| event.reason.as_deref() == Some("FailedCreate"))
-        .filter_map(|event| event.message.as_deref())
-        .next_back()?;
-    (age > CREATE_PATIENCE).then(|| failure(&format!("its pod is refused: {}", cut(refusal)), true))
-}
-
-/// How a pod's container died.
-fn death(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    if let Some(reason @ ("Evicted" | "Preempting" | "NodeLost" | "Shutdown" | "Terminated")) =
-        status.reason.as_deref()
-    {
-        let message = status.message.as_deref().unwrap_or("no more is known");
-        return Some(format!("its pod was ended ({reason}): {}", cut(message)));
-    }
-    let containers = status.container_statuses.iter().flatten();
-    containers
-        .filter_map(|container| container.state.as_ref()?.terminated.as_ref())
-        .find_map(|ended| match (ended.reason.as_deref(), ended.exit_code) {
-            (Some("OOMKilled"), _) => {
-                Some("it ran out of memory; raise the memory limit in zones[].resources".to_owned())
-            }
-            (_, 0) => None,
-            (_, 137) => Some("it was killed (SIGKILL)".to_owned()),
-            (Some("ContainerCannotRun" | "StartError"), _) => Some(format!(
-                "its container cannot run: {}",
-                cut(ended.message.as_deref().unwrap_or_default())
-            )),
-            (_, code) => Some(format!(
-                "it ended with exit code {code} before its report was handed over; look at its log"
-            )),
-        })
-}
-
-/// A pod that will not run as things are.
-fn stuck(pod: &Pod, now: SystemTime) -> Option<Failure> {
-    let status = pod.status.as_ref()?;
-    let age = age(pod.metadata.creation_timestamp.as_ref(), now)?;
-    let waiting = status
-        .container_statuses
-        .iter()
-        .flatten()
-        .filter_map(|container| container.state.as_ref()?.waiting.as_ref())
-        .find_map(|waiting| Some((waiting.reason.as_deref()?, waiting.message.as_deref())));
-    let (reason, message) = waiting?;
-    let message = cut(message.unwrap_or_default());
-    let certain = match reason {
-        "ErrImageNeverPull" | "InvalidImageName" => true,
-        "ErrImagePull"
-        | "ImagePullBackOff"
-        | "CreateContainerConfigError"
-        | "CreateContainerError"
-        | "RunContainerError" => age > PULL_PATIENCE,
-        _ => false,
-    };
-    certain.then(|| {
-        failure(
-            &format!("its container does not start ({reason}): {message}"),
-            true,
-        )
+    let message = seen.refused.as_deref()?;
+    (age(job.created, seen.now) > CREATE_PATIENCE).then(|| {
+        let (reason, message) = refusal(message);
+        refused(&format!("its pod is refused ({reason}): {message}"))
     })
 }
 
-/// What a pod waits for.
-fn waits(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    let unscheduled = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
-    if let Some(condition) = unscheduled {
-        let message = condition.message.as_deref().unwrap_or("no node");
-        return Some(format!("its pod found no node: {}", cut(message)));
+fn ended(end: &JobEnd, pods: &[PodView]) -> Failure {
+    let troubles = pods.iter().rev().filter_map(|pod| pod.trouble.as_ref());
+    let mut troubles = troubles.peekable();
+    let last = troubles.peek().copied();
+    let why =
+        troubles.find(|trouble| matches!(trouble.kind, TroubleKind::Died | TroubleKind::Ended));
+    match (end, why) {
+        (JobEnd::Well, _) => failure("it ended without a report; look at its log"),
+        (JobEnd::Badly { reason, .. }, _) if reason == "DeadlineExceeded" => match last {
+            Some(trouble) if trouble.kind <= TroubleKind::Stuck => {
+                refused(&format!("within its deadline {}", trouble.message))
+            }
+            _ => failure("it did not end within its deadline; see worker.deployTimeout"),
+        },
+        (_, Some(why)) => failure(&why.message),
+        (JobEnd::Badly { reason, message }, None) => failure(&format!("{reason}: {message}")),
     }
-    let state = status
-        .container_statuses
-        .as_ref()?
-        .first()?
-        .state
-        .as_ref()?;
-    let ContainerState { waiting, .. } = state;
-    let waiting = waiting.as_ref()?;
-    Some(format!(
-        "its container waits ({}): {}",
-        waiting.reason.as_deref().unwrap_or("unknown"),
-        cut(waiting.message.as_deref().unwrap_or_default())
-    ))
 }
 
-fn age(created: Option<&Time>, now: SystemTime) -> Option<Duration> {
-    let created = SystemTime::from(created?.0);
-    Some(now.duration_since(created).unwrap_or_default())
+/// A pod that will not run as things are.
+fn stuck(pod: &PodView, now: i64) -> Option<Failure> {
+    let trouble = pod.trouble.as_ref()?;
+    let certain = match trouble.kind {
+        TroubleKind::Stuck => true,
+        TroubleKind::Waits => age(pod.created, now) > PULL_PATIENCE,
+        // A node may come until the deadline; a container that died is the Job's to judge.
+        TroubleKind::Unplaced | TroubleKind::Ended | TroubleKind::Died => false,
+    };
+    certain.then(|| refused(&format!("{} ({})", trouble.message, trouble.reason)))
 }
 
-fn cut(text: &str) -> String {
-    text.chars().take(MAX_MESSAGE).collect()
+/// How long ago something was made.
+pub(super) fn age(created: i64, now: i64) -> Duration {
+    Duration::from_secs(u64::try_from(now.saturating_sub(created)).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

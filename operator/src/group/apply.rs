@@ -11,6 +11,7 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use super::build::{Children, Prepared, Written};
 use super::dereference::owned;
@@ -155,6 +156,31 @@ pub(super) struct Writer<'a> {
     pub(super) produced: BTreeSet<(&'static str, String)>,
 }
 
+/// A field that we write at times, and at times leave to somebody else.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    parent: &'static str,
+    name: &'static str,
+}
+
+/// The number of pods: the autoscaler's, where there is one.
+pub(crate) const REPLICAS: Handed = Handed {
+    parent: "spec",
+    name: "replicas",
+};
+
+/// Whether our last apply wrote this field.
+fn owns(meta: &ObjectMeta, field: &Handed) -> bool {
+    let (parent, name) = (format!("f:{}", field.parent), format!("f:{}", field.name));
+    meta.managed_fields.iter().flatten().any(|entry| {
+        entry.manager.as_deref() == Some(names::MANAGER)
+            && entry
+                .fields_v1
+                .as_ref()
+                .is_some_and(|fields| fields.0[&parent].get(&name).is_some())
+    })
+}
+
 /// What a child must be able to do.
 pub(super) trait Child:
     Cached
@@ -202,12 +228,44 @@ impl Writer<'_> {
         let api: Api<K> = Api::namespaced(self.client.clone(), &self.key.namespace);
         self.refuse_foreign(&api, &name, seen).await?;
         let params = PatchParams::apply(names::MANAGER).force();
+        if let Some(handed) = K::handed_over(child) {
+            self.hand_over(&api, &name, handed).await?;
+        }
         let written = api.patch(&name, &params, &Patch::Apply(child)).await;
-        let written = written.map_err(|error| self.failed::<K>("apply", &name, error))?;
+        let mut written = written.map_err(|error| self.failed::<K>("apply", &name, error))?;
+        written.stamp();
         self.metrics.wrote(K::KIND, "apply");
         tracing::debug!(kind = K::KIND, name, "applied");
         let live = Live::of(written.meta());
         self.applied.insert(id, Applied { sent, live });
+        Ok(())
+    }
+
+    /// A field that was ours and is not written any more would go back to its default: before that,
+    /// somebody else is made its owner as it is.
+    async fn hand_over<K: Child>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        field: &Handed,
+    ) -> Result<(), Error> {
+        let live = api.get_opt(name).await;
+        let live = live.map_err(|error| self.failed::<K>("read", name, error))?;
+        let Some(live) = live.filter(|live| owns(live.meta(), field)) else {
+            return Ok(());
+        };
+        let live = serde_json::to_value(&live)
+            .map_err(|error| Error::Internal(format!("{} {name}: {error}", K::KIND)))?;
+        let body = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {"name": name},
+            field.parent: {field.name: live[field.parent][field.name]},
+        });
+        let params = PatchParams::apply(names::HANDOVER_MANAGER).force();
+        let handed = api.patch(name, &params, &Patch::Apply(&body)).await;
+        handed.map_err(|error| self.failed::<K>("hand over", name, error))?;
+        self.metrics.wrote(K::KIND, "apply");
         Ok(())
     }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::Client;
 use kube::runtime::events::Recorder;
-use ramen_crds::{ErrorEntry, McpGroupStatus};
+use kube::{Client, ResourceExt as _};
+use ramen_crds::{ErrorEntry, McpGroup, McpGroupStatus};
 use ramen_group::LayerRef;
 use tokio::time::Instant;
 
@@ -19,6 +19,8 @@ use super::{GroupKey, Wake, Work};
 use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::names;
+use crate::pods::Pods;
 use crate::watches::Caches;
 
 /// What the operator was started with, as far as children depend on it.
@@ -39,6 +41,7 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) operator: Operator,
     pub(crate) caches: Caches,
+    pub(crate) pods: Pods,
     pub(crate) work: Work,
     pub(crate) wake: Wake,
     pub(crate) metrics: Metrics,
@@ -54,6 +57,8 @@ pub(crate) struct Context {
 #[derive(Default)]
 pub(crate) struct State {
     pub(super) uid: String,
+    /// The annotation `ramen.dev/hinted-at`, as last seen.
+    pub(super) mark: Option<String>,
     /// Secrets as last read, by name, with their version.
     pub(super) secrets: HashMap<String, (String, Arc<SecretData>)>,
     /// What the `ConfigMap` remembers, read once.
@@ -61,6 +66,8 @@ pub(crate) struct State {
     pub(super) rollout: Option<Rollout>,
     pub(super) applied: BTreeMap<(&'static str, String), Applied>,
     pub(super) zones: Vec<ZoneView>,
+    /// What holds up the newest deploy pod.
+    pub(super) hurdle: Option<String>,
     pub(super) faults: Vec<ErrorEntry>,
     /// What keeps the group from being acted on, as of the last run.
     pub(super) invalid: Option<Invalid>,
@@ -73,10 +80,15 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Context {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a part of its own, made once"
+    )]
     pub(crate) fn new(
         client: Client,
         operator: Operator,
         caches: Caches,
+        pods: Pods,
         work: Work,
         wake: Wake,
         metrics: Metrics,
@@ -86,6 +98,7 @@ impl Context {
             client,
             operator,
             caches,
+            pods,
             work,
             wake,
             metrics,
@@ -162,6 +175,14 @@ impl State {
                 ..Self::default()
             };
         }
+    }
+
+    /// Whether a replica without the lease passed a hook on since the last run. The first run looks anyway.
+    pub(super) fn is_marked(&mut self, group: &McpGroup) -> bool {
+        let mark = group.annotations().get(names::HINTED_AT).cloned();
+        let new = mark.is_some() && mark != self.mark;
+        self.mark = mark;
+        new
     }
 
     /// The revision machine, made from what is remembered at the first run.

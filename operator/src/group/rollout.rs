@@ -8,24 +8,29 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ramen_group::{DesiredState, Finding};
+use ramen_group::{DesiredState, Finding, Reason};
 use ramen_rollout::{
     Action, Event, Failure, Inputs, Memory, Revision, Served, Settings, Stage, step,
 };
 use ramen_source::git::Resolved;
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::known::{Known, MAX_ERRORS, MAX_TEXT, cut, entry};
 use super::dereference::Remembered;
+use super::health::Health;
 use super::tasks::Done;
 use super::validate::Validated;
 use super::{GroupKey, Operator, Wake, Work};
 use crate::backoff::jitter;
 use crate::error::Error;
 use crate::names::child;
+use crate::pods::PodView;
 
+/// The least time after which a Deployment says that its pods do not come up.
+const MIN_OVERDUE: Duration = Duration::from_secs(60);
 /// Reports that are remembered.
 const MAX_KNOWN: usize = 8;
 
@@ -85,6 +90,28 @@ pub(crate) struct Rollout {
     setback: Option<Failure>,
     look_at: Option<Instant>,
     retry_at: Option<Instant>,
+    health: Health,
+    want_inspection: bool,
+    /// The fetch and the deploy under way.
+    pub(super) fetching: Option<AbortHandle>,
+    pub(super) deploying: Option<Deploying>,
+}
+
+/// A deploy under way.
+#[derive(Debug)]
+pub(super) struct Deploying {
+    /// Of which inputs, and for which try.
+    pub(super) id: String,
+    pub(super) task: AbortHandle,
+    /// Its end is not wanted any more; the Job is taken away.
+    pub(super) stop: CancellationToken,
+}
+
+impl Deploying {
+    /// Whether its end is awaited.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.task.is_finished() && !self.stop.is_cancelled()
+    }
 }
 
 impl Rollout {
@@ -122,6 +149,10 @@ impl Rollout {
             setback: None,
             look_at: None,
             retry_at: None,
+            health: Health::default(),
+            want_inspection: false,
+            fetching: None,
+            deploying: None,
         })
     }
 
@@ -135,6 +166,11 @@ impl Rollout {
 
     pub(crate) fn setback(&self) -> Option<&Failure> {
         self.setback.as_ref()
+    }
+
+    /// How what serves does.
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
     }
 
     /// What a deploy of these inputs found, when it is remembered.
@@ -222,6 +258,54 @@ impl Rollout {
         }
     }
 
+    /// Takes how the pods are; what serves and does not live is taken back. Call after `advance`.
+    pub(super) fn observe(
+        &mut self,
+        group: &Validated,
+        pods: &[PodView],
+        overdue: Option<&str>,
+        now: Instant,
+    ) {
+        let serving = self.saved.memory.serving.as_ref();
+        let inputs = serving.map(|serving| serving.inputs.clone());
+        self.health.note(inputs.as_ref(), pods, now);
+        let reloading = self.saved.memory.attempting.as_ref();
+        let reloading = reloading.is_some_and(|one| matches!(one.stage, Stage::Reloading(_)));
+        let (Some(inputs), false) = (inputs, reloading) else {
+            return;
+        };
+        self.want_inspection |= self.health.asks(now);
+        let image = image_of(&inputs);
+        let failure = self.health.verdict(pods, image).or_else(|| {
+            let message = overdue?;
+            let late = self.health.serves_for(now) > group.spec.rollout.timeout.max(MIN_OVERDUE);
+            let before = self.saved.memory.previous.first();
+            let before = before.and_then(|before| image_of(&before.inputs));
+            // Pods of the old image still serve, since those of the new one do not come up.
+            let old = before.filter(|before| Some(*before) != image);
+            let serve = |image: &str| pods.iter().any(|pod| pod.ready && pod.image == image);
+            (late && old.is_some_and(serve)).then(|| Failure {
+                reason: Reason::ReloadFailed,
+                message: format!("its pods do not come up: {message}"),
+                transient: false,
+            })
+        });
+        let Some(failure) = failure else { return };
+        if self.saved.memory.failure(&inputs).is_some() {
+            return;
+        }
+        let label = serving_label(&self.saved.memory);
+        let before = self.saved.memory.serving.clone();
+        self.feed(Event::Unhealthy(inputs, failure.clone()), now);
+        if self.saved.memory.serving != before {
+            let (group, error) = (&self.key, failure.message);
+            tracing::warn!(%group, revision = label, error, "a revision that served was taken back");
+            let inputs = self.saved.memory.serving.as_ref();
+            let inputs = inputs.map(|serving| serving.inputs.clone());
+            self.health.note(inputs.as_ref(), pods, now);
+        }
+    }
+
     fn feed(&mut self, event: Event, now: Instant) {
         for action in step(&mut self.saved.memory, event) {
             match action {
@@ -272,6 +356,9 @@ impl Rollout {
                 work.resolve(self, group, wake);
             }
         }
+        if std::mem::take(&mut self.want_inspection) {
+            work.inspect(self, group, wake);
+        }
         while let Some(action) = self.pending.pop_front() {
             match action {
                 Action::Fetch(revision) => work.fetch(self, group, wake, revision),
@@ -284,19 +371,40 @@ impl Rollout {
                 Action::Resolve | Action::Keep(_) | Action::RetryAfter(_) | Action::Prune(_) => {}
             }
         }
+        self.give_up();
+    }
+
+    /// Ends what was given up for something newer. While the newer is fetched, the deploy of before goes
+    /// on: it may turn out to be the same tree.
+    fn give_up(&mut self) {
+        let attempt = self.saved.memory.attempting.as_ref();
+        let stage = attempt.map(|attempt| &attempt.stage);
+        if !matches!(stage, Some(Stage::Fetching))
+            && let Some(fetching) = self.fetching.take()
+        {
+            fetching.abort();
+        }
+        if !matches!(stage, Some(Stage::Fetching | Stage::Deploying(_)))
+            && let Some(deploying) = self.deploying.take()
+        {
+            deploying.stop.cancel();
+        }
     }
 
     /// The earliest time at which something is due.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        match (self.look_at, self.retry_at) {
-            (Some(look), Some(retry)) => Some(look.min(retry)),
-            (one, other) => one.or(other),
-        }
+        let timers = [self.look_at, self.retry_at, self.health.next_timer()];
+        timers.into_iter().flatten().min()
     }
 
     fn schedule(&mut self, pause: Duration, now: Instant) {
         self.look_at = Some(now + jitter(pause, &self.key.name));
     }
+}
+
+fn serving_label(memory: &Memory) -> String {
+    let serving = memory.serving.as_ref();
+    serving.map_or_else(String::new, |serving| serving.revision.label.clone())
 }
 
 /// What pods are known to serve although nothing else is remembered.
@@ -337,6 +445,7 @@ fn settings(group: &Validated, operator: &Operator) -> Settings {
         runtime: format!("{image}{PYTHON}{python}"),
         spec: group.spec.deploy_fingerprint(),
         suspended: group.spec.source.suspend,
+        auto_rollback: group.spec.rollout.auto_rollback,
         history: group.spec.history,
         ..Settings::default()
     }

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod view;
+mod zones;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -11,8 +12,10 @@ use kube::{Api, Resource as _};
 use ramen_crds::{McpGroup, McpGroupStatus};
 use serde_json::json;
 
-pub(crate) use self::view::{View, ZoneView};
+pub(crate) use self::view::View;
+pub(crate) use self::zones::{ZoneView, overdue};
 use super::build::{Children, Written};
+use super::rollout::Rollout;
 use super::validate::Validated;
 use super::{Context, GroupKey, Outcome, State};
 use crate::error::Error;
@@ -25,7 +28,10 @@ pub(super) fn outcome(
     state: &mut State,
     children: &Children<Written>,
 ) -> Outcome {
-    state.zones = view::zones(&ctx.caches, group, children);
+    let pods = ctx.pods.workers(&group.key);
+    let health = state.rollout.as_ref().map(Rollout::health);
+    state.zones = zones::see(&ctx.caches, group, children, &pods, health);
+    state.hurdle = ctx.pods.hurdle(&group.key);
     state.faults.clone_from(&group.faults);
     View::of(state).map_or(
         Outcome::Progressing {

@@ -5,21 +5,24 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use ramen_group::{Finding, LayerRef, Reason, Report};
+use ramen_redact::chain;
 use ramen_rollout::{Failure, Inputs, Revision, Served};
 use ramen_source::git::{Git, GitError, Resolved, no_progress};
 use ramen_source::store::StoreError;
 use ramen_source::tree::TreeLimits;
 use ramen_source::{Kind, Store, Tree, layer};
 use sha2::{Digest as _, Sha256};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::build::deploy_job;
-use super::rollout::{Rollout, Trouble, image_of};
+use super::rollout::{Deploying, Rollout, Trouble, image_of};
 use super::validate::Validated;
 use super::{Operator, Wake};
 use crate::artifacts::Artifacts;
 use crate::deploy::{Deploy, DeployRequest};
 use crate::metrics::Metrics;
-use crate::reload::{Reload, ReloadRequest, Reloaded};
+use crate::reload::{Ailment, InspectRequest, Reload, ReloadRequest, Reloaded};
 
 /// What ends a piece of work.
 #[derive(Debug)]
@@ -28,6 +31,9 @@ pub(crate) enum Done {
     Fetched(Revision, Result<Stored, Trouble>),
     Deployed(Revision, Inputs, Result<Box<Report>, Failure>),
     Reloaded(Inputs, Result<Reloaded, Failure>),
+    Inspected(Inputs, Vec<Ailment>),
+    /// A deploy whose end nobody waits for.
+    GivenUp,
 }
 
 /// A revision whose code is in the store.
@@ -64,7 +70,7 @@ impl Work {
         group: &Validated,
         wake: &Wake,
         work: impl Future<Output = Done> + Send + 'static,
-    ) {
+    ) -> AbortHandle {
         let (inbox, wake, key) = (Arc::clone(&rollout.inbox), wake.clone(), group.key.clone());
         rollout.tasks.spawn(async move {
             let done = work.await;
@@ -73,7 +79,7 @@ impl Work {
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(done);
             wake.wake(&key);
-        });
+        })
     }
 
     /// One look at the refs.
@@ -112,7 +118,7 @@ impl Work {
         let work = self.clone();
         let (remote, path) = (group.remote.clone(), group.spec.source.path.to_string());
         let key = group.key.clone();
-        Self::start(rollout, group, wake, async move {
+        let task = Self::start(rollout, group, wake, async move {
             let stored = async {
                 let limits = TreeLimits::default();
                 let load = work.git.load(&remote, &found, &path, limits, no_progress());
@@ -130,6 +136,9 @@ impl Work {
             }
             Done::Fetched(revision, stored)
         });
+        if let Some(before) = rollout.fetching.replace(task) {
+            before.abort();
+        }
     }
 
     async fn put(&self, tree: Tree) -> Result<LayerRef, Trouble> {
@@ -162,19 +171,34 @@ impl Work {
             .as_ref()
             .map_or(0, |retry| retry.times);
         let repair = rollout.repair();
+        let stop = CancellationToken::new();
+        let id = code
+            .as_ref()
+            .map_or_else(String::new, |code| deploy_id(&inputs, code, times, repair));
+        if let Some(before) = &rollout.deploying
+            && before.is_awaited()
+        {
+            if before.id == id {
+                // Another commit of the same tree: its end is this one's too.
+                return;
+            }
+            before.stop.cancel();
+        }
         let request = code.map(|code| {
-            let id = deploy_id(&inputs, &code, times, repair);
+            let id = id.clone();
             DeployRequest {
                 job: Box::new(deploy_job::build(group, operator, &id, &revision, &code)),
                 group: group.key.clone(),
                 timeout: deploy_job::deadline(group),
                 revision: revision.label.clone(),
                 code,
+                stop: stop.clone(),
                 id,
             }
         });
         let (deploy, metrics) = (Arc::clone(&self.deploy), self.metrics.clone());
-        Self::start(rollout, group, wake, async move {
+        let stopped = stop.clone();
+        let task = Self::start(rollout, group, wake, async move {
             let report = match request {
                 Some(request) => deploy.deploy(request).await,
                 None => Err(Failure {
@@ -183,6 +207,9 @@ impl Work {
                     transient: true,
                 }),
             };
+            if stopped.is_cancelled() {
+                return Done::GivenUp;
+            }
             metrics.deployed(match &report {
                 Ok(report) => match report.outcome {
                     ramen_group::Outcome::Ok => "ok",
@@ -193,6 +220,7 @@ impl Work {
             });
             Done::Deployed(revision, inputs, report.map(Box::new))
         });
+        rollout.deploying = Some(Deploying { id, task, stop });
     }
 
     /// Pushes a revision to the pods.
@@ -209,7 +237,8 @@ impl Work {
             // The pods have another image and may not even have the Python for it: new ones come up with
             // both, and the old ones serve until then.
             let done = Done::Reloaded(served.inputs, Ok(Reloaded::default()));
-            return Self::start(rollout, group, wake, async move { done });
+            Self::start(rollout, group, wake, async move { done });
+            return;
         }
         let known = rollout.known(&served.inputs);
         let packages = known.map(|known| known.reported().collect());
@@ -233,6 +262,22 @@ impl Work {
             Done::Reloaded(served.inputs, done)
         });
     }
+
+    /// Asks pods that run and do not answer what is wrong.
+    pub(super) fn inspect(&self, rollout: &mut Rollout, group: &Validated, wake: &Wake) {
+        let Some(serving) = rollout.memory().serving.clone() else {
+            return;
+        };
+        let said = self.reload.inspect(InspectRequest {
+            group: group.key.clone(),
+            desired: serving.desired,
+            admin_key: group.own.admin.clone(),
+            timeout: group.spec.rollout.timeout,
+        });
+        Self::start(rollout, group, wake, async move {
+            Done::Inspected(serving.inputs, said.await)
+        });
+    }
 }
 
 /// Ten hexadecimal digits: the same deploy has the same name over restarts, a further try has another.
@@ -248,14 +293,8 @@ fn deploy_id(inputs: &Inputs, code: &LayerRef, times: u32, repair: u64) -> Strin
 
 /// Something of this machine that may pass: a full disk.
 fn here(reason: Reason, error: &dyn std::error::Error) -> Trouble {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
     Trouble {
-        finding: Finding::group(reason, format!("the code layer: {text}")),
+        finding: Finding::group(reason, format!("the code layer: {}", chain(error))),
         transient: true,
     }
 }

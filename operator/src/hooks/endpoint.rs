@@ -1,20 +1,21 @@
 //! The HTTP of it, in the order of the module above.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::Groups;
-use super::coalesce::{Traffic, once};
-use super::payload::{self, Said};
+use super::coalesce::{Traffic, WINDOW};
+use super::payload::{self, Pushed, Said};
 use super::receivers::{Receiver, Receivers};
+use super::refs::Follows;
 use super::repository::Repository;
 use super::sender::Sender;
+use super::{Groups, Limits};
 use crate::group::GroupKey;
 use crate::inbound::{self, Answer, Bounds, later, single, text};
 
@@ -24,33 +25,52 @@ const BOUNDS: Bounds = Bounds {
     connection: Duration::from_mins(1),
     head_bytes: 32 * 1024,
 };
-/// Of a body.
-pub(super) const MAX_BODY: usize = 1024 * 1024;
-/// For a body.
-const BODY_TIME: Duration = Duration::from_secs(10);
+/// How old the list of groups may be that hooks are matched with: a group that is younger looks anyway.
+const FRESH: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve(
     listener: TcpListener,
-    dir: PathBuf,
+    receivers: Receivers,
+    limits: Limits,
     groups: Arc<dyn Groups>,
     stop: CancellationToken,
 ) {
     let port = Arc::new(Port {
-        receivers: Mutex::new(Receivers::new(dir)),
+        receivers: Mutex::new(receivers),
+        limits,
         traffic: Mutex::default(),
+        known: Mutex::default(),
+        late: Notify::new(),
         groups,
     });
-    let handler = move |request| {
+    let handler = {
         let port = Arc::clone(&port);
-        async move { port.answer(request).await }
+        move |request| {
+            let port = Arc::clone(&port);
+            async move { port.answer(request).await }
+        }
     };
-    inbound::serve(listener, BOUNDS, stop, handler).await;
+    tokio::select! {
+        () = inbound::serve(listener, BOUNDS, stop, handler) => {}
+        () = port.look_late() => {}
+    }
 }
 
 struct Port {
     receivers: Mutex<Receivers>,
+    limits: Limits,
     traffic: Mutex<Traffic>,
+    known: Mutex<Option<(Instant, Arc<[Known]>)>>,
+    /// Hints wait for the end of a window.
+    late: Notify,
     groups: Arc<dyn Groups>,
+}
+
+/// A group, as hooks are matched with it.
+struct Known {
+    key: GroupKey,
+    repository: Option<Repository>,
+    follows: Follows,
 }
 
 /// Receiver, and the group that the path names.
@@ -81,103 +101,177 @@ impl Place {
     }
 }
 
+/// What became of a hook, for metrics and the log.
+struct Judged {
+    answer: Answer,
+    outcome: &'static str,
+    /// Groups that it is about.
+    matched: usize,
+}
+
+impl Judged {
+    fn new(status: StatusCode, line: &str, outcome: &'static str) -> Self {
+        Self {
+            answer: text(status, line),
+            outcome,
+            matched: 0,
+        }
+    }
+}
+
 impl Port {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let Some(place) = Place::parse(request.uri().path()) else {
             return text(StatusCode::NOT_FOUND, "not found");
         };
         if request.method() != Method::POST {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "hooks are sent with POST");
+            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "hooks are sent with POST");
+            let allowed = http::HeaderValue::from_static("POST");
+            answer.headers_mut().insert(header::ALLOW, allowed);
+            return answer;
         }
         let (head, body) = request.into_parts();
-        let body = match inbound::whole(body, MAX_BODY, BODY_TIME).await {
-            Ok(body) => body,
-            Err(fault) => return fault.answer(),
-        };
+        let body = inbound::whole(body, self.limits.body, self.limits.body_time).await;
         let receiver = guard(&self.receivers).get(&place.receiver, Instant::now());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = now.unwrap_or_default().as_secs();
-        let judged = judge(receiver.as_ref(), &head.headers, &body, now);
-        let sender = receiver
-            .as_ref()
-            .map_or("", |receiver| receiver.sender.as_str());
-        let delivery = receiver
-            .as_ref()
-            .and_then(|receiver| receiver.sender.delivery(&head.headers))
+        let sender = receiver.as_ref().map(|receiver| receiver.sender);
+        let delivery = sender
+            .and_then(|sender| sender.delivery(&head.headers))
             .unwrap_or_default();
-        let (answer, outcome, matched) = match judged {
-            Err(refusal) => (refusal.answer(), "refused", 0),
-            Ok(said) => self.heed(&place, delivery, said),
+        let judged = match &body {
+            Err(fault) => Judged {
+                answer: fault.answer(),
+                outcome: "refused",
+                matched: 0,
+            },
+            Ok(body) => match judge(receiver.as_ref(), &head.headers, body, unix_now()) {
+                Err(refusal) => refusal.judged(),
+                Ok(said) => self.heed(&place, delivery, said),
+            },
         };
-        // A name that nobody made is the sender's text: it is no label.
-        if receiver.is_some() {
-            self.groups.counted(&place.receiver, outcome);
+        // A name that nobody made is the sender's text: it is no label, and in no log.
+        let name = receiver.as_ref().map_or("", |_| place.receiver.as_str());
+        self.groups.counted(name, judged.outcome);
+        if let Some(sender) = sender {
             tracing::info!(
                 receiver = place.receiver,
-                sender,
+                sender = sender.as_str(),
                 delivery,
-                outcome,
-                matched,
-                status = answer.status().as_u16(),
+                outcome = judged.outcome,
+                matched = judged.matched,
+                status = judged.answer.status().as_u16(),
                 "a hook came in"
             );
         }
-        answer
+        judged.answer
     }
 
     /// A hook that is believed.
-    fn heed(&self, place: &Place, delivery: &str, said: Said) -> (Answer, &'static str, usize) {
+    fn heed(&self, place: &Place, delivery: &str, said: Said) -> Judged {
         let pushed = match said {
-            Said::Unreadable => {
-                let answer = text(StatusCode::BAD_REQUEST, "the body is not a JSON object");
-                return (answer, "refused", 0);
+            Said::Unreadable(fault) => {
+                return Judged::new(StatusCode::BAD_REQUEST, fault, "refused");
             }
-            Said::Other => return (text(StatusCode::OK, "ignored"), "ignored", 0),
-            Said::Push(repositories) => repositories,
+            Said::Other => return Judged::new(StatusCode::OK, "ignored", "ignored"),
+            Said::Push(pushed) => pushed,
         };
-        {
+        if place.group.is_none() && pushed.repositories.is_empty() {
+            let fault = "the body names no repository, and the path no group";
+            return Judged::new(StatusCode::BAD_REQUEST, fault, "refused");
+        }
+        let now = Instant::now();
+        let known = self.known(now);
+        let matched: Vec<&GroupKey> = known
+            .iter()
+            .filter(|known| known.is_meant(place, &pushed))
+            .map(|known| &known.key)
+            .collect();
+        let (admitted, hinted) = {
             let mut traffic = guard(&self.traffic);
-            let now = Instant::now();
             if !delivery.is_empty() && !traffic.is_new(&place.receiver, delivery, now) {
-                return (text(StatusCode::OK, "known"), "ignored", 0);
-            }
-            if !traffic.admits(&place.receiver, now) {
-                let answer = text(StatusCode::TOO_MANY_REQUESTS, "too many hooks");
-                return (later(answer, 1), "limited", 0);
+                return Judged::new(StatusCode::OK, "known", "ignored");
             }
             let receivers = guard(&self.receivers);
             traffic.retain(|name| receivers.has(name));
-        }
-        let all = self.groups.all();
-        let hinted = once(matching(&all, place, &pushed));
-        for group in &hinted {
-            self.groups.look(group);
-        }
-        let outcome = if hinted.is_empty() {
-            "unmatched"
-        } else {
-            "accepted"
+            let admitted = traffic.admits(&place.receiver, now);
+            let hinted: Vec<&GroupKey> = matched
+                .iter()
+                .copied()
+                .filter(|group| traffic.hint(group, &place.receiver, admitted, now))
+                .collect();
+            (admitted, hinted)
         };
-        // The same words whether there is such a group or not.
-        (
-            text(StatusCode::ACCEPTED, "accepted"),
-            outcome,
-            hinted.len(),
-        )
+        for group in &hinted {
+            self.groups.look(group, &place.receiver);
+        }
+        if hinted.len() < matched.len() {
+            self.late.notify_one();
+        }
+        let mut judged = if admitted {
+            // The same words whether there is such a group or not.
+            let outcome = if matched.is_empty() {
+                "unmatched"
+            } else {
+                "accepted"
+            };
+            Judged::new(StatusCode::ACCEPTED, "accepted", outcome)
+        } else {
+            let mut limited =
+                Judged::new(StatusCode::TOO_MANY_REQUESTS, "too many hooks", "limited");
+            limited.answer = later(limited.answer, 1);
+            limited
+        };
+        judged.matched = matched.len();
+        judged
+    }
+
+    fn known(&self, now: Instant) -> Arc<[Known]> {
+        let mut cached = guard(&self.known);
+        if let Some((at, known)) = &*cached
+            && now.saturating_duration_since(*at) < FRESH
+        {
+            return Arc::clone(known);
+        }
+        let all = self.groups.all().into_iter();
+        let known: Arc<[Known]> = all
+            .map(|group| Known {
+                repository: Repository::parse(&group.address),
+                key: group.key,
+                follows: group.follows,
+            })
+            .collect();
+        *cached = Some((now, Arc::clone(&known)));
+        known
+    }
+
+    /// Gives the hints that had to wait, for ever.
+    async fn look_late(&self) {
+        loop {
+            self.late.notified().await;
+            tokio::time::sleep(WINDOW).await;
+            let (due, more) = {
+                let mut traffic = guard(&self.traffic);
+                (traffic.take_late(Instant::now()), traffic.has_late())
+            };
+            for (group, receiver) in &due {
+                self.groups.look(group, receiver);
+            }
+            if more {
+                self.late.notify_one();
+            }
+        }
     }
 }
 
-fn matching<'a>(
-    all: &'a [(GroupKey, String)],
-    place: &'a Place,
-    pushed: &'a [Repository],
-) -> impl Iterator<Item = GroupKey> + 'a {
-    all.iter()
-        .filter(move |(key, address)| match &place.group {
-            Some(group) => key == group,
-            None => Repository::parse(address).is_some_and(|own| pushed.contains(&own)),
-        })
-        .map(|(key, _)| key.clone())
+impl Known {
+    /// A path that names a group means it whatever the body says.
+    fn is_meant(&self, place: &Place, pushed: &Pushed) -> bool {
+        if let Some(group) = &place.group {
+            return self.key == *group;
+        }
+        let repository = self.repository.as_ref();
+        repository.is_some_and(|own| pushed.repositories.contains(own))
+            && self.follows.is_moved_by(&pushed.refs)
+    }
 }
 
 /// Why a hook is not heeded.
@@ -194,19 +288,20 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    fn answer(self) -> Answer {
-        match self {
-            Self::Unknown => text(StatusCode::NOT_FOUND, "not found"),
-            Self::NotReady => text(
+    fn judged(self) -> Judged {
+        let (status, line) = match self {
+            Self::Unknown => (StatusCode::NOT_FOUND, "not found"),
+            Self::NotReady => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the receiver has no secret",
             ),
-            Self::Unproved => text(StatusCode::UNAUTHORIZED, "the signature is not accepted"),
-            Self::MediaType => text(
+            Self::Unproved => (StatusCode::UNAUTHORIZED, "the signature is not accepted"),
+            Self::MediaType => (
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "set the content type of the webhook to application/json",
             ),
-        }
+        };
+        Judged::new(status, line, "refused")
     }
 }
 
@@ -239,6 +334,11 @@ pub(super) fn judge(
         return Err(Refusal::MediaType);
     }
     Ok(payload::read(receiver.sender, headers, body))
+}
+
+fn unix_now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
 }
 
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

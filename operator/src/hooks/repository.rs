@@ -47,6 +47,17 @@ impl Repository {
         let path = path.strip_suffix(".git").unwrap_or(&path);
         // Bitbucket's own server clones from `/scm/<project>/<repository>`.
         let path = path.strip_prefix("scm/").unwrap_or(path);
+        // Azure DevOps has another host and another path for ssh.
+        if host == "ssh.dev.azure.com"
+            && let Some((project, repository)) = path
+                .strip_prefix("v3/")
+                .and_then(|path| path.rsplit_once('/'))
+        {
+            return Some(Self {
+                host: "dev.azure.com".to_owned(),
+                path: format!("{project}/_git/{repository}"),
+            });
+        }
         if host.is_empty() || path.is_empty() {
             return None;
         }
@@ -79,6 +90,9 @@ mod tests {
         for text in same {
             assert_eq!(Repository::parse(text).as_ref(), Some(&first), "{text}");
         }
+        let azure = Repository::parse("https://acme@dev.azure.com/acme/tools/_git/calc");
+        let ssh = Repository::parse("git@ssh.dev.azure.com:v3/acme/tools/calc");
+        assert!(azure.is_some() && azure == ssh);
         for other in [
             "https://forge.example/team/calc2",
             "https://forge.example/other/calc",

@@ -123,7 +123,7 @@ impl Sender {
     pub(super) fn delivery(self, headers: &HeaderMap) -> Option<&str> {
         let names: &[&str] = match self {
             Self::GitHub => &["x-github-delivery"],
-            Self::GitLab => &["webhook-id", "x-gitlab-event-uuid"],
+            Self::GitLab => &["webhook-id", "idempotency-key", "x-gitlab-event-uuid"],
             Self::Gitea => &["x-gitea-delivery"],
             Self::Forgejo => &["x-forgejo-delivery", "x-gitea-delivery"],
             Self::Bitbucket => &["x-request-uuid", "x-request-id"],

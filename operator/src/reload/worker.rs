@@ -6,8 +6,10 @@ use ramen_group::{DesiredState, LayerRef, Reason};
 use ramen_proto::REASON_HEADER;
 use ramen_proto::v1::admin_client::AdminClient;
 use ramen_proto::v1::mcp_client::McpClient;
-use ramen_proto::v1::{self as proto, JsonRpc, ReloadRequest, ReloadResponse};
-use ramen_redact::Secret;
+use ramen_proto::v1::{
+    self as proto, JsonRpc, ReloadRequest, ReloadResponse, StatusRequest, StatusResponse,
+};
+use ramen_redact::{Secret, chain};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
@@ -69,7 +71,8 @@ impl Worker {
         request
             .metadata_mut()
             .insert(ADMIN_KEY_HEADER, value(key.expose())?);
-        request.set_timeout(timeout);
+        // Beyond ours: its end would look as if nobody answered.
+        request.set_timeout(timeout + CALL_TIME);
         let mut admin = AdminClient::new(self.0.clone());
         let answered = tokio::time::timeout(timeout, admin.reload(request)).await;
         match answered {
@@ -80,6 +83,21 @@ impl Worker {
                 message: format!("the revision was not loaded within {} s", timeout.as_secs()),
                 transient: true,
             }),
+        }
+    }
+
+    /// What the worker says of itself.
+    pub(super) async fn status(&self, key: &Secret) -> Result<StatusResponse, Fault> {
+        let mut request = Request::new(StatusRequest {});
+        request
+            .metadata_mut()
+            .insert(ADMIN_KEY_HEADER, value(key.expose())?);
+        request.set_timeout(2 * CALL_TIME);
+        let mut admin = AdminClient::new(self.0.clone());
+        match tokio::time::timeout(CALL_TIME, admin.status(request)).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(fault(&status)),
+            Err(_) => Err(Fault::Unreachable("no answer in time".to_owned())),
         }
     }
 
@@ -160,15 +178,4 @@ fn message(desired: &DesiredState) -> proto::DesiredState {
         python: desired.python.clone(),
         exclude: desired.exclude.clone(),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
 }

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use futures::{Stream, StreamExt as _, future, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher as watch;
 use kube::runtime::watcher::{self, Event};
@@ -62,6 +63,15 @@ impl<K> Stub for PartialObjectMeta<K> {
 }
 
 impl Stub for Deployment {
+    fn stub(metadata: ObjectMeta) -> Self {
+        Self {
+            metadata,
+            ..Self::default()
+        }
+    }
+}
+
+impl Stub for HorizontalPodAutoscaler {
     fn stub(metadata: ObjectMeta) -> Self {
         Self {
             metadata,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, future};
 use kube::Resource;
 use kube::api::ObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef, Store, store};
@@ -37,7 +37,7 @@ impl<K: Resource<DynamicType = ()>> Clone for Kept<K> {
 }
 
 /// The writing end.
-pub struct Filling<K>
+pub(crate) struct Filling<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -101,7 +101,7 @@ where
     ObjectRef<K>: Eq + Hash,
 {
     /// Takes an event. Names come first: what is in the cache is found by its group.
-    pub fn apply_watcher_event(&mut self, event: &watcher::Event<K>) {
+    pub(crate) fn apply_watcher_event(&mut self, event: &watcher::Event<K>) {
         match event {
             Event::Init => self.listed = Names::new(),
             Event::InitApply(object) => note(&mut self.listed, object.meta()),
@@ -119,15 +119,26 @@ where
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills the cache as events pass by.
+    /// Fills the cache as events pass by. A change that changes nothing that counts ends here.
     pub(super) fn fill(
         mut self,
         events: impl Stream<Item = watcher::Result<Event<K>>>,
+        differs: impl Fn(&K, &K) -> bool,
     ) -> impl Stream<Item = watcher::Result<Event<K>>> {
-        events.inspect(move |event| {
-            if let Ok(event) = event {
+        let cache = self.objects.as_reader();
+        events.filter_map(move |event| {
+            let same = match &event {
+                Ok(Event::Apply(object)) => cache
+                    .get(&ObjectRef::from_obj(object))
+                    .is_some_and(|old| !differs(&old, object)),
+                _ => false,
+            };
+            if let Ok(event) = &event
+                && !same
+            {
                 self.apply_watcher_event(event);
             }
+            future::ready((!same).then_some(event))
         })
     }
 }

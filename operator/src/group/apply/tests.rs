@@ -183,3 +183,149 @@ async fn a_refusal_is_told_in_the_servers_own_words() {
     );
     assert!(error.to_string().contains("exceeded quota"));
 }
+
+fn scaled(replicas: Option<i32>) -> k8s_openapi::api::apps::v1::Deployment {
+    serde_json::from_value(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "calc-default", "namespace": "team-a"},
+        "spec": {"replicas": replicas, "selector": {}, "template": {}},
+    }))
+    .unwrap()
+}
+
+fn live(manager: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "name": "calc-default", "namespace": "team-a", "uid": "uid", "resourceVersion": "3",
+            "ownerReferences": [{
+                "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup", "name": "calc",
+                "uid": "u-1", "controller": true,
+            }],
+            "managedFields": [{
+                "manager": manager, "operation": "Apply", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:replicas": {}, "f:selector": {}}},
+            }],
+        },
+        "spec": {"replicas": 3, "selector": {}, "template": {}},
+    })
+}
+
+#[tokio::test]
+async fn pods_stay_when_their_number_is_left_to_an_autoscaler() {
+    for (manager, handed) in [(names::MANAGER, true), ("kube-controller-manager", false)] {
+        let (client, mut server) = api();
+        let (ctx, mut writers, _folder) = context(client);
+        let key = GroupKey::new("team-a", "calc");
+        let mut applied = AppliedMap::new();
+        let seen = serde_json::from_value(live(manager)).unwrap();
+        writers
+            .deployments()
+            .apply_watcher_event(&Event::Apply(seen));
+        let child = scaled(None);
+        let mut writer = writer(&ctx, &key, &mut applied);
+        let script = async {
+            let asked = server.answer(|_| (200, live(manager))).await;
+            assert_eq!(asked.verb, "GET");
+            if handed {
+                let asked = server.answer(|_| (200, live(manager))).await;
+                assert_eq!(asked.verb, "PATCH");
+                assert!(
+                    asked.query.contains("ramen-operator%2Fhandover"),
+                    "{}",
+                    asked.query
+                );
+                assert_eq!(asked.body["spec"], json!({"replicas": 3}));
+            }
+            let asked = server.answer(|_| (200, live(manager))).await;
+            assert!(
+                asked.query.contains("ramen-operator%2Fmcpgroup"),
+                "{}",
+                asked.query
+            );
+            assert_eq!(asked.body["spec"].get("replicas"), None);
+        };
+        let (wrote, ()) = tokio::join!(writer.write(&child), script);
+        wrote.unwrap();
+        server.silent().await;
+    }
+}
+
+#[tokio::test]
+async fn a_number_that_is_ours_is_written_at_once() {
+    let (client, mut server) = api();
+    let (ctx, mut writers, _folder) = context(client);
+    let key = GroupKey::new("team-a", "calc");
+    let mut applied = AppliedMap::new();
+    let seen = serde_json::from_value(live(names::MANAGER)).unwrap();
+    writers
+        .deployments()
+        .apply_watcher_event(&Event::Apply(seen));
+    let child = scaled(Some(2));
+    let mut writer = writer(&ctx, &key, &mut applied);
+    let (wrote, asked) = tokio::join!(
+        writer.write(&child),
+        server.answer(|_| (200, live(names::MANAGER)))
+    );
+    wrote.unwrap();
+    assert_eq!(
+        (asked.verb.as_str(), &asked.body["spec"]["replicas"]),
+        ("PATCH", &json!(2))
+    );
+}
+
+#[tokio::test]
+async fn ops03_the_status_of_an_autoscaler_makes_nobody_write() {
+    let hpa = |version: &str,
+               max: i32,
+               cpu: i32|
+     -> k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler {
+        serde_json::from_value(json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {
+                "name": "calc-default", "namespace": "team-a", "uid": "uid", "resourceVersion": version,
+                "ownerReferences": [{
+                    "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup", "name": "calc",
+                    "uid": "u-1", "controller": true,
+                }],
+            },
+            "spec": {"maxReplicas": max, "scaleTargetRef": {"kind": "Deployment", "name": "calc-default"}},
+            "status": {"desiredReplicas": cpu},
+        }))
+        .unwrap()
+    };
+    let (client, mut server) = api();
+    let (ctx, mut writers, _folder) = context(client);
+    let key = GroupKey::new("team-a", "calc");
+    let mut applied = AppliedMap::new();
+    let child = hpa("", 5, 0);
+    let (wrote, ()) = tokio::join!(
+        async { writer(&ctx, &key, &mut applied).write(&child).await },
+        async {
+            server.answer(|_| Server::missing()).await;
+            server
+                .answer(|_| (200, serde_json::to_value(hpa("7", 5, 1)).unwrap()))
+                .await;
+        }
+    );
+    wrote.unwrap();
+    // As the watch keeps it.
+    let mut kept = hpa("12", 5, 4);
+    kept.stamp();
+    writers.hpas().apply_watcher_event(&Event::Apply(kept));
+    writer(&ctx, &key, &mut applied)
+        .write(&child)
+        .await
+        .unwrap();
+    server.silent().await;
+    // Somebody changed what counts.
+    let mut kept = hpa("13", 50, 4);
+    kept.stamp();
+    writers.hpas().apply_watcher_event(&Event::Apply(kept));
+    let (wrote, asked) = tokio::join!(
+        async { writer(&ctx, &key, &mut applied).write(&child).await },
+        server.answer(|_| (200, serde_json::to_value(hpa("14", 5, 4)).unwrap()))
+    );
+    wrote.unwrap();
+    assert_eq!(asked.verb, "PATCH");
+}

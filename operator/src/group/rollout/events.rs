@@ -18,6 +18,8 @@ const MAX_PAUSE: Duration = Duration::from_mins(10);
 impl Rollout {
     pub(super) fn finished(&mut self, done: Done, group: &Validated, now: Instant) {
         match done {
+            Done::GivenUp => {}
+            Done::Inspected(inputs, ailments) => self.health.said(&inputs, ailments),
             Done::Resolved(found) => self.resolved(found, group, now),
             Done::Fetched(revision, stored) => self.fetched(revision, stored, now),
             Done::Deployed(revision, inputs, report) => {

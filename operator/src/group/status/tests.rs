@@ -1,3 +1,5 @@
+mod judged;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -88,7 +90,7 @@ async fn only_a_condition_that_flips_gets_a_new_time() {
     assert!(matches!(
         outcome,
         Outcome::Progressing {
-            reason: "PodsRefused",
+            reason: "PodsNotReady",
             ..
         }
     ));
@@ -106,7 +108,7 @@ async fn only_a_condition_that_flips_gets_a_new_time() {
         ("False", "FailedCreate")
     );
     assert!(workers.message.contains("exceeded quota"));
-    assert_eq!(says(&after, "Reconciling").1, "PodsRefused");
+    assert_eq!(says(&after, "Reconciling").1, "PodsNotReady");
 }
 
 #[tokio::test]

@@ -1,79 +1,14 @@
 //! What a status is made of: the memory of the revision machine, and the Deployments.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use ramen_crds::{ErrorEntry, LastDeploy, McpGroupStatus, Replicas, RevisionStatus, ZoneStatus};
+use ramen_crds::{ErrorEntry, LastDeploy, McpGroupStatus, RevisionStatus, ZoneStatus};
 use ramen_group::{Finding, Outcome as DeployOutcome};
 use ramen_rollout::{Failure, Memory, Stage};
 
 use super::conditions::{self, Told};
-use crate::group::build::{Children, Written};
+use super::zones::ZoneView;
 use crate::group::rollout::{MAX_ERRORS, MAX_TEXT, Rollout, cut, entry};
-use crate::group::validate::{Invalid, Validated};
+use crate::group::validate::Invalid;
 use crate::group::{Outcome, State};
-use crate::names::child;
-use crate::watches::Caches;
-
-/// A zone as its Deployment tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ZoneView {
-    pub(crate) name: String,
-    /// There is a Deployment, and its status is about its spec of now.
-    pub(crate) known: bool,
-    pub(crate) wanted: u32,
-    pub(crate) ready: u32,
-    pub(crate) updated: u32,
-    /// Reason and words of what holds pods up.
-    pub(crate) problem: Option<(String, String)>,
-}
-
-/// The zones as they are.
-pub(super) fn zones(
-    caches: &Caches,
-    group: &Validated,
-    children: &Children<Written>,
-) -> Vec<ZoneView> {
-    let zones = group.spec.zones.iter().map(|zone| {
-        let name = child::zone(&group.key.name, zone.name.as_str());
-        let live = caches.deployments.get(&group.key.namespace, &name);
-        let wanted = match zone.replicas {
-            Replicas::Fixed(count) => Some(count),
-            Replicas::Scaled { .. } => None,
-        };
-        let applied = children
-            .deployments
-            .iter()
-            .any(|deployment| deployment.metadata.name.as_deref() == Some(&name));
-        zone_view(
-            zone.name.to_string(),
-            wanted,
-            live.as_deref().filter(|_| applied),
-        )
-    });
-    zones.collect()
-}
-
-fn zone_view(name: String, wanted: Option<u32>, live: Option<&Deployment>) -> ZoneView {
-    let number = |n: Option<i32>| n.and_then(|n| u32::try_from(n).ok()).unwrap_or_default();
-    let spec = live.and_then(|deployment| deployment.spec.as_ref());
-    let status = live.and_then(|deployment| deployment.status.as_ref());
-    let generation = live.and_then(|deployment| deployment.metadata.generation);
-    ZoneView {
-        known: status.is_some_and(|status| status.observed_generation >= generation),
-        wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas)).max(1)),
-        ready: number(status.and_then(|status| status.ready_replicas)),
-        updated: number(status.and_then(|status| status.updated_replicas)),
-        problem: status.and_then(|status| {
-            let conditions = status.conditions.as_deref().unwrap_or_default();
-            let bad = conditions.iter().find(|condition| {
-                (condition.type_ == "ReplicaFailure" && condition.status == "True")
-                    || (condition.type_ == "Progressing" && condition.status == "False")
-            })?;
-            let reason = bad.reason.clone().unwrap_or_else(|| bad.type_.clone());
-            Some((reason, bad.message.clone().unwrap_or_default()))
-        }),
-        name,
-    }
-}
 
 /// What is known of a group in this process.
 pub(crate) struct View<'a> {
@@ -81,6 +16,8 @@ pub(crate) struct View<'a> {
     memory: &'a Memory,
     zones: &'a [ZoneView],
     faults: &'a [ErrorEntry],
+    /// What holds up the pod of the deploy that is under way.
+    hurdle: Option<&'a str>,
 }
 
 impl<'a> View<'a> {
@@ -92,6 +29,7 @@ impl<'a> View<'a> {
             rollout,
             zones: &state.zones,
             faults: &state.faults,
+            hurdle: state.hurdle.as_deref(),
         })
     }
 
@@ -105,6 +43,13 @@ impl<'a> View<'a> {
     fn setback(&self) -> Option<&Failure> {
         let waits = self.memory.retry.is_some() || self.memory.restoring.is_some();
         self.rollout.setback().filter(|_| waits)
+    }
+
+    /// What holds the deploy up that is under way.
+    fn hurdle(&self) -> Option<&str> {
+        let attempt = self.memory.attempting.as_ref()?;
+        self.hurdle
+            .filter(|_| matches!(attempt.stage, Stage::Deploying(_)))
     }
 
     fn problem(&self) -> Option<(&str, &str)> {
@@ -135,7 +80,10 @@ impl<'a> View<'a> {
                 Stage::Deploying(_) => ("Deploying", "deploying"),
                 Stage::Reloading(_) => ("Reloading", "loading"),
             };
-            let message = format!("{verb} {}", attempt.revision.label);
+            let mut message = format!("{verb} {}", attempt.revision.label);
+            if let Some(hurdle) = self.hurdle() {
+                message = format!("{message}: {hurdle}");
+            }
             return Outcome::Progressing { reason, message };
         }
         if let Some(setback) = self.setback() {
@@ -153,7 +101,7 @@ impl<'a> View<'a> {
                 || ("PodsNotReady", format!("{ready} of {wanted} pods answer")),
                 |(_, message)| {
                     (
-                        "PodsRefused",
+                        "PodsNotReady",
                         format!("{ready} of {wanted} pods answer: {message}"),
                     )
                 },
@@ -162,6 +110,13 @@ impl<'a> View<'a> {
         }
         let label = &serving.revision.label;
         match self.memory.observed_failure() {
+            Some(failed) if failed.served => Outcome::Ready {
+                reason: "RolledBack",
+                message: format!(
+                    "{label} serves again; {} served and was taken back: {}",
+                    failed.revision.label, failed.message
+                ),
+            },
             Some(failed) => Outcome::Ready {
                 reason: "LastGoodServes",
                 message: format!(
@@ -218,14 +173,25 @@ impl<'a> View<'a> {
     pub(super) fn deployed(&self) -> Told {
         let kind = conditions::DEPLOYED;
         if let Some(failed) = self.memory.observed_failure() {
-            let message = format!("{}: {}", failed.revision.label, failed.message);
+            let what = if failed.served {
+                "served and was taken back: "
+            } else {
+                ""
+            };
+            let message = format!("{}: {what}{}", failed.revision.label, failed.message);
             return Told::new(kind, Some(false), failed.reason.as_str(), &message);
         }
         if let Some(setback) = self.setback() {
             return Told::new(kind, None, setback.reason.as_str(), &setback.message);
         }
         match (&self.memory.attempting, &self.memory.serving) {
-            (Some(attempt), _) => Told::new(kind, None, "UnderWay", &attempt.revision.label),
+            (Some(attempt), _) => {
+                let label = &attempt.revision.label;
+                let message = self
+                    .hurdle()
+                    .map_or_else(|| label.clone(), |hurdle| format!("{label}: {hurdle}"));
+                Told::new(kind, None, "UnderWay", &message)
+            }
             (None, Some(serving)) => {
                 Told::new(kind, Some(true), "Deployed", &serving.revision.label)
             }

@@ -1,0 +1,142 @@
+//! How the zones of a group do: as their Deployments tell, and their pods.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use ramen_crds::Replicas;
+
+use crate::group::build::{Children, Written};
+use crate::group::health::Health;
+use crate::group::validate::Validated;
+use crate::names::child;
+use crate::pods::{PodView, refusal};
+use crate::watches::Caches;
+
+/// A zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ZoneView {
+    pub(crate) name: String,
+    /// There is a Deployment, and its status is about its spec of now.
+    pub(crate) known: bool,
+    pub(crate) wanted: u32,
+    pub(crate) ready: u32,
+    pub(crate) updated: u32,
+    /// Reason and words of what holds pods up.
+    pub(crate) problem: Option<(String, String)>,
+}
+
+/// The zones as they are.
+pub(super) fn see(
+    caches: &Caches,
+    group: &Validated,
+    children: &Children<Written>,
+    pods: &[PodView],
+    health: Option<&Health>,
+) -> Vec<ZoneView> {
+    let zones = group.spec.zones.iter().map(|zone| {
+        let name = child::zone(&group.key.name, zone.name.as_str());
+        let live = caches.deployments.get(&group.key.namespace, &name);
+        let wanted = match zone.replicas {
+            Replicas::Fixed(count) => Some(count),
+            Replicas::Scaled { .. } => None,
+        };
+        let applied = children
+            .deployments
+            .iter()
+            .any(|deployment| deployment.metadata.name.as_deref() == Some(&name));
+        let pods = pods
+            .iter()
+            .filter(|pod| pod.zone.as_deref() == Some(zone.name.as_str()));
+        zone_view(
+            zone.name.to_string(),
+            wanted,
+            live.as_deref().filter(|_| applied),
+            problem_of(pods, health),
+        )
+    });
+    zones.collect()
+}
+
+/// Why the pods of a Deployment do not come up in time, if one says so.
+pub(crate) fn overdue(caches: &Caches, group: &Validated) -> Option<String> {
+    group.spec.zones.iter().find_map(|zone| {
+        let name = child::zone(&group.key.name, zone.name.as_str());
+        let live = caches.deployments.get(&group.key.namespace, &name)?;
+        let conditions = live.status.as_ref()?.conditions.as_ref()?;
+        let late = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Progressing" && condition.status == "False")?;
+        late.message.clone()
+    })
+}
+
+fn zone_view(
+    name: String,
+    wanted: Option<u32>,
+    live: Option<&Deployment>,
+    problem: Option<(String, String)>,
+) -> ZoneView {
+    let number = |n: Option<i32>| n.and_then(|n| u32::try_from(n).ok()).unwrap_or_default();
+    let spec = live.and_then(|deployment| deployment.spec.as_ref());
+    let status = live.and_then(|deployment| deployment.status.as_ref());
+    let generation = live.and_then(|deployment| deployment.metadata.generation);
+    ZoneView {
+        known: status.is_some_and(|status| status.observed_generation >= generation),
+        wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas)).max(1)),
+        ready: number(status.and_then(|status| status.ready_replicas)),
+        updated: number(status.and_then(|status| status.updated_replicas)),
+        problem: live
+            .and_then(refused)
+            .or(problem)
+            .or_else(|| live.and_then(late)),
+        name,
+    }
+}
+
+/// Pods that are not even made.
+fn refused(live: &Deployment) -> Option<(String, String)> {
+    let conditions = live.status.as_ref()?.conditions.as_ref()?;
+    let bad = conditions
+        .iter()
+        .find(|condition| condition.type_ == "ReplicaFailure" && condition.status == "True")?;
+    let (reason, message) = refusal(bad.message.as_deref().unwrap_or_default());
+    Some((reason.to_owned(), format!("pods are refused: {message}")))
+}
+
+/// The Deployment gave up waiting.
+fn late(live: &Deployment) -> Option<(String, String)> {
+    let conditions = live.status.as_ref()?.conditions.as_ref()?;
+    let bad = conditions
+        .iter()
+        .find(|condition| condition.type_ == "Progressing" && condition.status == "False")?;
+    let reason = bad.reason.clone().unwrap_or_else(|| bad.type_.clone());
+    Some((reason, bad.message.clone().unwrap_or_default()))
+}
+
+/// The worst that is known of any pod; the same whatever their order.
+fn problem_of<'p>(
+    pods: impl Iterator<Item = &'p PodView>,
+    health: Option<&Health>,
+) -> Option<(String, String)> {
+    let pods = pods.filter(|pod| !pod.leaving && !pod.ready);
+    let mut troubles: Vec<_> = pods
+        .filter_map(|pod| {
+            let ailment = health.and_then(|health| health.ailing(&pod.name));
+            let (reason, message, kind) = match (&pod.trouble, ailment) {
+                (Some(trouble), _) => (
+                    trouble.reason.as_str(),
+                    &trouble.message,
+                    Some(trouble.kind),
+                ),
+                (None, Some(ailment)) if ailment.blames => ("HostCrashed", &ailment.message, None),
+                (None, Some(ailment)) => ("PodsNotReady", &ailment.message, None),
+                (None, None) => return None,
+            };
+            Some((kind, &pod.name, reason, message))
+        })
+        .collect();
+    troubles.sort_by(|one, other| (other.0, one.1).cmp(&(one.0, other.1)));
+    let (_, name, reason, message) = troubles.first()?;
+    Some(((*reason).to_owned(), format!("pod {name}: {message}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::pods::tests::worker;
+use crate::pods::{Trouble, TroubleKind};
+
+fn live(conditions: &Value) -> Deployment {
+    serde_json::from_value(json!({
+        "metadata": {"name": "calc-default", "generation": 2},
+        "spec": {"replicas": 3, "selector": {}, "template": {}},
+        "status": {
+            "observedGeneration": 2, "readyReplicas": 1, "updatedReplicas": 3,
+            "conditions": conditions,
+        },
+    }))
+    .unwrap()
+}
+
+fn problem(conditions: &Value, pods: &[PodView]) -> Option<(String, String)> {
+    let pods = problem_of(pods.iter(), None);
+    zone_view("default".to_owned(), Some(3), Some(&live(conditions)), pods).problem
+}
+
+fn ill(name: &str, kind: TroubleKind, reason: &str) -> PodView {
+    PodView {
+        ready: false,
+        trouble: Some(Box::new(Trouble {
+            reason: reason.to_owned(),
+            message: format!("{reason} in words"),
+            kind,
+        })),
+        ..worker(name)
+    }
+}
+
+#[test]
+fn a_refusal_of_pods_comes_before_what_pods_have_and_that_before_a_missed_deadline() {
+    let quota = json!({
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+        "message": "pods \"x\" is forbidden: exceeded quota: all",
+    });
+    let late = json!({
+        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+        "message": "ReplicaSet \"x\" has timed out progressing.",
+    });
+    let pods = [ill("b", TroubleKind::Waits, "ImagePullBackOff")];
+    let (reason, message) = problem(&json!([late, quota]), &pods).unwrap();
+    assert_eq!(reason, "QuotaExceeded");
+    assert!(message.starts_with("pods are refused: "), "{message}");
+    let (reason, message) = problem(&json!([late]), &pods).unwrap();
+    assert_eq!(reason, "ImagePullBackOff");
+    assert_eq!(message, "pod b: ImagePullBackOff in words");
+    let (reason, _) = problem(&json!([late]), &[]).unwrap();
+    assert_eq!(reason, "ProgressDeadlineExceeded");
+    assert_eq!(problem(&json!([]), &[worker("a")]), None);
+}
+
+#[test]
+fn the_worst_is_told_and_the_same_whatever_the_order() {
+    let mut pods = vec![
+        ill("a", TroubleKind::Unplaced, "Unschedulable"),
+        ill("c", TroubleKind::Died, "OOMKilled"),
+        ill("b", TroubleKind::Died, "CrashLoopBackOff"),
+    ];
+    let first = problem(&json!([]), &pods).unwrap();
+    assert_eq!(first.1, "pod b: CrashLoopBackOff in words");
+    pods.reverse();
+    assert_eq!(problem(&json!([]), &pods).unwrap(), first);
+    // One that leaves says nothing any more.
+    for pod in &mut pods {
+        pod.leaving = true;
+    }
+    assert_eq!(problem(&json!([]), &pods), None);
+}
