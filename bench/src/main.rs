@@ -9,14 +9,12 @@ mod load;
 mod measures;
 mod null;
 mod plot;
-mod processes;
-mod report;
 mod servers;
-mod stats;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ramen_bench::{processes, report, stats};
 
 #[derive(Parser)]
 #[command(about = "Benchmarks of Ramen on one machine", version)]

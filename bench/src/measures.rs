@@ -10,7 +10,25 @@ use anyhow::Context as _;
 
 use crate::lab::{Lab, Options, write};
 use crate::plot;
-use crate::report::Findings;
+use crate::report::{Findings, Goal, Goals};
+
+/// The id, unit and goal of every measure, in the order of the table.
+const GOALS: Goals = &[
+    ("x_grpcio", "ratio", Goal::AtLeast(9.0)),
+    ("x_sdk", "ratio", Goal::AtLeast(45.0)),
+    ("x_fastmcp", "ratio", Goal::AtLeast(75.0)),
+    ("x_null", "ratio", Goal::AtLeast(0.65)),
+    ("p50_x_null", "ratio", Goal::AtMost(1.3)),
+    ("beside_spin", "ratio", Goal::AtLeast(0.6)),
+    ("blocked_p99_ms", "ms", Goal::Below(5.0)),
+    ("push_s", "s", Goal::Below(1.0)),
+    ("deps_s", "s", Goal::Below(4.0)),
+    ("reload_failed", "calls", Goal::AtMost(0.0)),
+    ("reload_rss_pct", "%", Goal::AtMost(5.0)),
+    ("front_mib", "MiB", Goal::Below(15.0)),
+    ("host_mib", "MiB", Goal::Below(14.0)),
+    ("respawn_ms", "ms", Goal::Below(100.0)),
+];
 
 /// Runs a part when one of its ids is wanted.
 macro_rules! part {
@@ -26,7 +44,7 @@ macro_rules! part {
 
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let lab = Lab::new(options)?;
-    let mut findings = Findings::default();
+    let mut findings = Findings::new(GOALS);
     part!(
         lab,
         findings,
@@ -41,7 +59,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     part!(lab, findings, ["reload_rss_pct"], reload::growth);
     part!(lab, findings, ["push_s", "deps_s"], up::run);
     findings.sort();
-    let json = serde_json::to_string_pretty(&findings.json(&lab)).context("cannot write JSON")?;
+    let mut machine = crate::processes::machine();
+    machine["python"] = lab.python_version.clone().into();
+    machine["full"] = lab.is_full().into();
+    let json =
+        serde_json::to_string_pretty(&findings.json(&machine)).context("cannot write JSON")?;
     write(&lab.out.join("worker.json"), &(json + "\n"))?;
     if lab.is_full()
         && let Some(svg) = plot::ratios(&findings)

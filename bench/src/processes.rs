@@ -17,17 +17,22 @@ fn mebibytes(pid: u32, file: &str, field: &str) -> anyhow::Result<f64> {
 }
 
 /// Resident memory in MiB.
-pub(crate) fn rss_mib(pid: u32) -> anyhow::Result<f64> {
+pub fn rss_mib(pid: u32) -> anyhow::Result<f64> {
     mebibytes(pid, "status", "VmRSS:")
 }
 
+/// The most resident memory that it ever had, in MiB.
+pub fn peak_rss_mib(pid: u32) -> anyhow::Result<f64> {
+    mebibytes(pid, "status", "VmHWM:")
+}
+
 /// Proportional memory in MiB: shared pages are split among those who share them.
-pub(crate) fn pss_mib(pid: u32) -> anyhow::Result<f64> {
+pub fn pss_mib(pid: u32) -> anyhow::Result<f64> {
     mebibytes(pid, "smaps_rollup", "Pss:")
 }
 
 /// Processes whose parent is `pid`.
-pub(crate) fn children(pid: u32) -> Vec<u32> {
+pub fn children(pid: u32) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -52,7 +57,7 @@ fn parent(pid: u32) -> Option<u32> {
 }
 
 /// Children that run a ramen-host.
-pub(crate) fn hosts(front: u32) -> Vec<u32> {
+pub fn hosts(front: u32) -> Vec<u32> {
     children(front)
         .into_iter()
         .filter(|pid| {
@@ -65,7 +70,7 @@ pub(crate) fn hosts(front: u32) -> Vec<u32> {
 }
 
 /// Open file descriptors.
-pub(crate) fn fds(pid: u32) -> anyhow::Result<usize> {
+pub fn fds(pid: u32) -> anyhow::Result<usize> {
     let path = format!("/proc/{pid}/fd");
     Ok(std::fs::read_dir(&path)
         .with_context(|| format!("cannot list {path}"))?
@@ -73,7 +78,7 @@ pub(crate) fn fds(pid: u32) -> anyhow::Result<usize> {
 }
 
 /// User and system time of the process and all below it, in seconds.
-pub(crate) fn cpu_seconds(pid: u32) -> f64 {
+pub fn cpu_seconds(pid: u32) -> f64 {
     let own = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
         .and_then(|stat| {
@@ -93,7 +98,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
 }
 
 /// Names of the entries of a folder.
-pub(crate) fn entries(folder: &std::path::Path) -> Vec<PathBuf> {
+pub fn entries(folder: &std::path::Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .map(|list| list.filter_map(Result::ok).map(|e| e.path()).collect())
         .unwrap_or_default();
@@ -102,7 +107,7 @@ pub(crate) fn entries(folder: &std::path::Path) -> Vec<PathBuf> {
 }
 
 /// What describes the machine in the report.
-pub(crate) fn machine() -> serde_json::Value {
+pub fn machine() -> serde_json::Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let after = |text: &str, field: &str| {
         text.lines()

@@ -1,19 +1,25 @@
-//! What comes out: worker.json, and one table on stdout.
+//! What comes out of a benchmark: JSON, and one table on stdout.
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::lab::Lab;
 use crate::stats;
 
 /// What a measure is to reach.
-#[derive(Clone, Copy)]
-pub(crate) enum Goal {
+#[derive(Debug, Clone, Copy)]
+pub enum Goal {
+    /// This or more.
     AtLeast(f64),
+    /// This or less.
     AtMost(f64),
+    /// Less than this.
     Below(f64),
 }
+
+/// The id, unit and goal of every measure, in the order of the table.
+pub type Goals = &'static [(&'static str, &'static str, Goal)];
 
 impl Goal {
     fn text(self) -> String {
@@ -33,70 +39,62 @@ impl Goal {
     }
 }
 
-/// The id, unit and goal of every measure, in the order of the table.
-pub(crate) const GOALS: &[(&str, &str, Goal)] = &[
-    ("x_grpcio", "ratio", Goal::AtLeast(9.0)),
-    ("x_sdk", "ratio", Goal::AtLeast(45.0)),
-    ("x_fastmcp", "ratio", Goal::AtLeast(75.0)),
-    ("x_null", "ratio", Goal::AtLeast(0.65)),
-    ("p50_x_null", "ratio", Goal::AtMost(1.3)),
-    ("beside_spin", "ratio", Goal::AtLeast(0.6)),
-    ("blocked_p99_ms", "ms", Goal::Below(5.0)),
-    ("push_s", "s", Goal::Below(1.0)),
-    ("deps_s", "s", Goal::Below(4.0)),
-    ("reload_failed", "calls", Goal::AtMost(0.0)),
-    ("reload_rss_pct", "%", Goal::AtMost(5.0)),
-    ("front_mib", "MiB", Goal::Below(15.0)),
-    ("host_mib", "MiB", Goal::Below(14.0)),
-    ("respawn_ms", "ms", Goal::Below(100.0)),
-];
-
-#[derive(Serialize)]
-pub(crate) struct Measure {
-    pub(crate) id: &'static str,
-    pub(crate) value: f64,
-    unit: &'static str,
+/// One value with its goal.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Measure {
+    /// Its name.
+    pub id: String,
+    /// What was found.
+    pub value: f64,
+    unit: String,
     target: String,
     met: bool,
     /// What each round gave; `value` is their median unless `note` says otherwise.
     rounds: Vec<f64>,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     note: String,
 }
 
 /// All that a run found.
-#[derive(Default)]
-pub(crate) struct Findings {
-    pub(crate) measures: Vec<Measure>,
-    /// Further tables, printed and kept beside the measures.
-    pub(crate) tables: Vec<String>,
-    pub(crate) missed: Vec<String>,
+#[derive(Debug)]
+pub struct Findings {
+    goals: Goals,
+    /// The measures, in the order in which they were taken until they are sorted.
+    pub measures: Vec<Measure>,
+    /// Further tables, printed above the measures.
+    pub tables: Vec<String>,
+    /// Parts that could not be measured, and why.
+    pub missed: Vec<String>,
 }
 
 impl Findings {
+    /// Nothing yet.
+    pub fn new(goals: Goals) -> Self {
+        Self {
+            goals,
+            measures: Vec::new(),
+            tables: Vec::new(),
+            missed: Vec::new(),
+        }
+    }
+
     /// Adds a measure whose value is the median of its rounds.
-    pub(crate) fn add(&mut self, id: &str, rounds: Vec<f64>, note: impl Into<String>) {
+    pub fn add(&mut self, id: &str, rounds: Vec<f64>, note: impl Into<String>) {
         let value = stats::median(&rounds);
         self.add_value(id, value, rounds, note);
     }
 
     /// Adds a measure with its value.
-    pub(crate) fn add_value(
-        &mut self,
-        id: &str,
-        value: f64,
-        rounds: Vec<f64>,
-        note: impl Into<String>,
-    ) {
-        let Some((id, unit, goal)) = GOALS.iter().find(|(known, ..)| *known == id) else {
+    pub fn add_value(&mut self, id: &str, value: f64, rounds: Vec<f64>, note: impl Into<String>) {
+        let Some((id, unit, goal)) = self.goals.iter().find(|(known, ..)| *known == id) else {
             self.missed.push(format!("{id}: no such measure"));
             return;
         };
         eprintln!("bench: {id} = {}", short(value));
         self.measures.push(Measure {
-            id,
+            id: (*id).to_owned(),
             value: rounded(value),
-            unit,
+            unit: (*unit).to_owned(),
             target: goal.text(),
             met: goal.met(value),
             rounds: rounds.into_iter().map(rounded).collect(),
@@ -105,25 +103,40 @@ impl Findings {
     }
 
     /// A part that could not be measured, with its reason.
-    pub(crate) fn fail(&mut self, part: &str, error: &anyhow::Error) {
+    pub fn fail(&mut self, part: &str, error: &anyhow::Error) {
         eprintln!("bench: {part} failed: {error:#}");
         self.missed.push(format!("{part}: {error:#}"));
     }
 
     /// Table order.
-    pub(crate) fn sort(&mut self) {
+    pub fn sort(&mut self) {
+        let goals = self.goals;
         self.measures
-            .sort_by_key(|m| GOALS.iter().position(|(id, ..)| *id == m.id));
+            .sort_by_key(|m| goals.iter().position(|(id, ..)| *id == m.id));
     }
 
-    pub(crate) fn json(&self, lab: &Lab) -> serde_json::Value {
-        let mut machine = crate::processes::machine();
-        machine["python"] = lab.python_version.clone().into();
-        machine["full"] = lab.is_full().into();
-        serde_json::json!({ "machine": machine, "measures": self.measures, "missed": self.missed })
+    /// For programs; `machine` describes what it ran on.
+    pub fn json(&self, machine: &Value) -> Value {
+        let mut json =
+            json!({ "machine": machine, "measures": self.measures, "missed": self.missed });
+        if !self.tables.is_empty() {
+            json["tables"] = json!(self.tables);
+        }
+        json
     }
 
-    pub(crate) fn table(&self) -> String {
+    /// Adds what another run wrote with [`Self::json`].
+    pub fn join(&mut self, json: &Value) {
+        let list = |name: &str| json[name].as_array().into_iter().flatten().cloned();
+        let texts = |name| list(name).filter_map(|text| text.as_str().map(str::to_owned));
+        self.measures
+            .extend(list("measures").filter_map(|one| serde_json::from_value(one).ok()));
+        self.tables.extend(texts("tables"));
+        self.missed.extend(texts("missed"));
+    }
+
+    /// For people.
+    pub fn table(&self) -> String {
         let mut text = String::new();
         for table in &self.tables {
             let _ = writeln!(text, "{table}");
@@ -162,7 +175,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Three significant places are enough to read.
-pub(crate) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),

@@ -1,7 +1,7 @@
 //! Medians and quantiles.
 
 /// The middle value; the mean of the two middle ones when there is an even number. NaN of nothing.
-pub(crate) fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -13,7 +13,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 /// The value that the fraction `q` of the sorted values does not exceed. NaN of nothing.
-pub(crate) fn quantile(sorted: &[u32], q: f64) -> f64 {
+pub fn quantile(sorted: &[u32], q: f64) -> f64 {
     if sorted.is_empty() {
         return f64::NAN;
     }

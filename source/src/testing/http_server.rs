@@ -4,13 +4,14 @@ mod options;
 mod request;
 
 use std::{
+    collections::HashMap,
     io::{self, BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread::JoinHandle,
@@ -40,7 +41,9 @@ struct Shared {
     options: SmartHttpOptions,
     tls: Option<Arc<rustls::ServerConfig>>,
     seen: Mutex<Vec<Seen>>,
-    open: Mutex<Vec<TcpStream>>,
+    /// Connections that are open, by a number.
+    open: Mutex<HashMap<u64, TcpStream>>,
+    connections: AtomicU64,
     stopped: AtomicBool,
     /// Waits that end early when the server does.
     pause: Mutex<mpsc::Receiver<()>>,
@@ -72,6 +75,7 @@ impl SmartHttp {
             tls,
             seen: Mutex::default(),
             open: Mutex::default(),
+            connections: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             pause: Mutex::new(pause),
         });
@@ -120,7 +124,7 @@ impl SmartHttp {
 impl Drop for SmartHttp {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        for stream in lock(&self.shared.open).iter() {
+        for stream in lock(&self.shared.open).values() {
             // It may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -150,7 +154,14 @@ impl<T: Read + Write> Stream for T {}
 
 impl Shared {
     fn connection(&self, stream: TcpStream) -> io::Result<()> {
-        lock(&self.open).push(stream.try_clone()?);
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        lock(&self.open).insert(number, stream.try_clone()?);
+        let answered = self.answer(stream);
+        lock(&self.open).remove(&number);
+        answered
+    }
+
+    fn answer(&self, stream: TcpStream) -> io::Result<()> {
         let socket = stream.try_clone()?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             None => Box::new(stream),
