@@ -20,6 +20,7 @@ mod error;
 mod fetch;
 mod http;
 mod known_hosts;
+mod listings;
 mod policy;
 mod reference;
 mod session;
@@ -37,6 +38,7 @@ use std::{
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::{Tree, lock::SharedDir, tree::TreeLimits};
+use listings::Listings;
 use session::Session;
 
 pub use self::{
@@ -138,6 +140,7 @@ pub struct Loaded {
 pub struct Git {
     permits: Arc<Semaphore>,
     scratch: PathBuf,
+    listings: Arc<Listings>,
     _shared: Arc<SharedDir>,
 }
 
@@ -145,14 +148,15 @@ impl Git {
     /// `scratch` holds the folders of running fetches; what a crash left there is swept.
     pub fn new(scratch: &Path, concurrency: usize) -> Result<Self, GitError> {
         transport::setup();
-        let failed = |source| GitError::Disk {
+        let failed = |source: std::io::Error| GitError::Disk {
             path: scratch.to_owned(),
-            source,
+            source: source.into(),
         };
         let shared = SharedDir::open(scratch, fetch::sweep).map_err(failed)?;
         Ok(Self {
             permits: Arc::new(Semaphore::new(concurrency.max(1))),
             scratch: scratch.to_owned(),
+            listings: Arc::default(),
             _shared: Arc::new(shared),
         })
     }
@@ -162,17 +166,15 @@ impl Git {
         self.run(remote, no_progress(), fetch::ls_remote).await
     }
 
-    /// The commit that is wanted now. A full commit id needs no network.
+    /// The commit that is wanted now. A full commit id needs no network. Of those who ask the same repository
+    /// with the same login at the same time, one asks for all.
     pub async fn resolve(&self, remote: &Remote, wanted: &Wanted) -> Result<Resolved, GitError> {
         if let Some(resolved) = reference::without_refs(wanted) {
             policy::check(&remote.url, &remote.policy)?;
             return Ok(resolved);
         }
-        let wanted = wanted.clone();
-        self.run(remote, no_progress(), move |session| {
-            reference::resolve(&fetch::ls_remote(session)?, &wanted)
-        })
-        .await
+        let refs = self.listings.of(remote, || self.ls_remote(remote)).await?;
+        reference::resolve(&refs, wanted)
     }
 
     /// Fetches a resolved commit into a new bare folder, which goes away with the result.
@@ -236,7 +238,7 @@ impl Git {
         });
         spawned.map_err(|source| GitError::Disk {
             path: self.scratch.clone(),
-            source,
+            source: source.into(),
         })?;
         // The transports keep the deadline themselves; this catches what they cannot, such as a
         // name server that does not answer.

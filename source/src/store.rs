@@ -1,4 +1,4 @@
-//! The artifact store: layers by kind and key.
+//! The artifact store: layers by kind and key, in a folder or (feature `cloud`) in a bucket.
 //!
 //! ```text
 //! code/<key>.json   {"key","digest","size"}     deps/<key>.json
@@ -9,6 +9,8 @@
 //! digest where they are used ([`crate::Cache`]); a blob that fails is removed, so that the next
 //! deploy step builds it again. Nothing is fsynced: what a power cut damages is found the same way.
 
+#[cfg(feature = "cloud")]
+mod bucket;
 mod error;
 #[cfg(test)]
 mod tests;
@@ -24,11 +26,11 @@ use std::{
 
 use futures::TryStreamExt;
 use object_store::{
-    GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart,
+    GetResultPayload, ObjectStore, ObjectStoreExt, PutMode, PutPayload, WriteMultipart,
     local::LocalFileSystem, path::Path as Key,
 };
 use ramen_group::LayerRef;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use error::write_failed;
 
@@ -37,7 +39,12 @@ use crate::{
     lock::{LOCK_FILE, SharedDir},
 };
 
+#[cfg(feature = "cloud")]
+pub use bucket::{Bucket, BucketInvalid};
 pub use error::StoreError;
+
+/// Layers up to this size are put in one request; larger ones in pieces of it.
+const PIECE: usize = 8 << 20;
 
 /// What a layer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +90,7 @@ pub struct Pruned {
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
     root: PathBuf,
+    in_folder: bool,
     _shared: Arc<SharedDir>,
 }
 
@@ -90,23 +98,65 @@ impl Store {
     /// Opens (and makes) a store in a local folder. Half-written files of a crash are swept when
     /// no other process uses the store.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        Self::over(dir, |dir| {
+            let objects = LocalFileSystem::new_with_prefix(dir)?;
+            Ok((Arc::new(objects), true))
+        })
+    }
+
+    /// Opens a store in a bucket; `dir` is for what is on its way. Nothing is asked of the bucket yet.
+    #[cfg(feature = "cloud")]
+    pub fn in_bucket(bucket: &Bucket, dir: &Path) -> Result<Self, StoreError> {
+        Self::over(dir, |_| Ok((bucket.objects(), false)))
+    }
+
+    fn over(
+        dir: &Path,
+        objects: impl FnOnce(&Path) -> object_store::Result<(Arc<dyn ObjectStore>, bool)>,
+    ) -> Result<Self, StoreError> {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| StoreError::Open {
             path: dir.to_owned(),
             source,
         };
         let shared = SharedDir::open(dir, sweep).map_err(|e| failed(e.into()))?;
-        let objects = LocalFileSystem::new_with_prefix(dir).map_err(|e| failed(e.into()))?;
+        let (objects, in_folder) = objects(dir).map_err(|e| failed(e.into()))?;
         let root = dir.canonicalize().map_err(|e| failed(e.into()))?;
         Ok(Self {
-            objects: Arc::new(objects),
+            objects,
             root,
+            in_folder,
             _shared: Arc::new(shared),
         })
     }
 
-    /// The store's folder.
+    /// The store's folder; of a store in a bucket, the one for what is on its way.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Whether the store is that folder, and not a bucket.
+    pub fn is_folder(&self) -> bool {
+        self.in_folder
+    }
+
+    /// The bytes under a name, kept there by whoever was first: these, or those that were there before.
+    pub async fn first(&self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        let object = key_in("first", name)?;
+        let mine = self
+            .objects
+            .put_opts(&object, bytes.clone().into(), PutMode::Create.into())
+            .await;
+        match mine {
+            Ok(_) => return Ok(bytes),
+            Err(object_store::Error::AlreadyExists { .. }) => {}
+            Err(e) => return Err(write_failed(object.to_string(), e.into())),
+        }
+        let read = |source: object_store::Error| StoreError::Read {
+            what: object.to_string(),
+            source: source.into(),
+        };
+        let found = self.objects.get(&object).await.map_err(read)?;
+        Ok(found.bytes().await.map_err(read)?.into())
     }
 
     /// Puts a layer under a key. What was there under that key is replaced.
@@ -235,12 +285,14 @@ impl Store {
         match found.payload {
             GetResultPayload::File(file, _) => Ok(file),
             GetResultPayload::Stream(mut stream) => {
-                let mut file = tempfile::tempfile().map_err(|e| read(e.into()))?;
+                let kept = |e: io::Error| write_failed(layer.key.clone(), e.into());
+                let file = tempfile::tempfile_in(&self.root).map_err(kept)?;
+                let mut file = tokio::fs::File::from_std(file);
                 while let Some(bytes) = stream.try_next().await.map_err(|e| read(e.into()))? {
-                    io::Write::write_all(&mut file, &bytes).map_err(|e| read(e.into()))?;
+                    file.write_all(&bytes).await.map_err(kept)?;
                 }
-                io::Seek::rewind(&mut file).map_err(|e| read(e.into()))?;
-                Ok(file)
+                file.rewind().await.map_err(kept)?;
+                Ok(file.into_std().await)
             }
         }
     }
@@ -325,9 +377,14 @@ impl Store {
             what: layer.path().display().to_string(),
             source: source.into(),
         };
+        if layer.size <= PIECE as u64 {
+            let bytes = tokio::fs::read(layer.path()).await.map_err(read)?;
+            let put = self.objects.put(blob, PutPayload::from(bytes)).await;
+            return put.map(|_| ()).map_err(failed);
+        }
         let mut file = tokio::fs::File::open(layer.path()).await.map_err(read)?;
         let upload = self.objects.put_multipart(blob).await.map_err(failed)?;
-        let mut upload = WriteMultipart::new_with_chunk_size(upload, 8 << 20);
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, PIECE);
         let mut buffer = vec![0; 1 << 20];
         let written = async {
             loop {

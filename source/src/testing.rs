@@ -1,17 +1,21 @@
 //! Servers for tests and demos: bare repositories over smart HTTP (`git http-backend`) and SSH
 //! (`sshd`), and repositories made object by object, so that they can hold what `git add` refuses.
 //!
-//! They need the programs `git`, `openssl` and `sshd` and bind to loopback only. Nothing here is
+//! They need the programs `git`, `openssl` and `sshd` and bind to loopback unless told otherwise. Nothing here is
 //! for production.
 
 mod certs;
 mod http_server;
 mod repo;
+#[cfg(feature = "testing-s3")]
+mod s3;
 mod sshd;
 
 pub use certs::Authority;
 pub use http_server::{Fault, Login, Seen, SmartHttp, SmartHttpOptions};
 pub use repo::{Entry, Repo};
+#[cfg(feature = "testing-s3")]
+pub use s3::S3;
 pub use sshd::Sshd;
 
 use std::{io, process::Command};

@@ -20,7 +20,7 @@ const FILES: [&str; 8] = [
 const MAX_FILE: u64 = 1 << 20;
 
 /// What to log in with. Printing it shows no secret.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     pub(super) basic: Option<(String, Secret)>,
     pub(super) bearer: Option<Secret>,
@@ -31,7 +31,7 @@ pub struct Credentials {
 }
 
 /// An ssh key.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) key: Secret,
     pub(super) passphrase: Option<Secret>,

@@ -1,13 +1,13 @@
 //! Why git could not do it: one variant for each cause. No text holds a user name or a secret.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use ramen_group::{Finding, Reason};
 
 use crate::tree::TreeError;
 
-/// Why a repository could not be resolved, fetched or walked.
-#[derive(Debug, thiserror::Error)]
+/// Why a repository could not be resolved, fetched or walked. Many may have asked the same question.
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum GitError {
     /// The address cannot be used.
     #[error("the repository address cannot be used: {message}")]
@@ -156,7 +156,7 @@ pub enum GitError {
         /// The folder.
         path: PathBuf,
         /// The system's error.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// Anything else that libgit2 reports.
     #[error("{url}: git: {message}")]

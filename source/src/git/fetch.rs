@@ -117,9 +117,9 @@ pub(super) fn fetch(
     if let Some(path) = local(session) {
         return fetch_local(path, resolved);
     }
-    let disk = |source| GitError::Disk {
+    let disk = |source: io::Error| GitError::Disk {
         path: scratch.to_owned(),
-        source,
+        source: source.into(),
     };
     let folder = tempfile::Builder::new()
         .prefix(PREFIX)

@@ -166,7 +166,7 @@ impl Session {
             let source = io::Error::from(io::ErrorKind::StorageFull);
             return GitError::Disk {
                 path: self.scratch.clone(),
-                source,
+                source: source.into(),
             };
         }
         GitError::Library {

@@ -3,7 +3,7 @@ use std::io::Read;
 use super::*;
 use crate::{Tree, layer::pack_tree, tree::TreeFile};
 
-fn layer(scratch: &Path, text: &str) -> Layer {
+pub(super) fn layer(scratch: &Path, text: &str) -> Layer {
     let data = text.as_bytes().to_vec();
     let files = vec![TreeFile {
         path: "tools/a/a.py".to_owned(),
