@@ -33,6 +33,8 @@ def found(name: str, *places: Path) -> str | None:
 
 HELM = found("helm", *CACHE.glob("cluster/programs/helm/*/helm"))
 PROMTOOL = found("promtool", *CACHE.glob("tools/promtool/usr/bin/promtool"))
+LUA = found("lua", *CACHE.glob("tools/lua/usr/bin/lua5.4"))
+JUDGE = found("judge", *CACHE.glob("cluster/programs/judge/*/judge"))
 
 
 def pytest_collection_modifyitems(items):
@@ -47,6 +49,10 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line("SKIPPED all chart tests: no helm")
     if PROMTOOL is None:
         terminalreporter.write_line("SKIPPED the tests of alert rules: no promtool")
+    if LUA is None:
+        terminalreporter.write_line("SKIPPED the health check for Argo CD: no lua")
+    if JUDGE is None:
+        terminalreporter.write_line("SKIPPED kstatus and the health check for Flux: no judge")
 
 
 def helm(*args: str) -> subprocess.CompletedProcess:

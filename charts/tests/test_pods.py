@@ -106,3 +106,35 @@ def test_pods_of_the_operator_can_be_told_apart_by_label():
     # A label of the user must not take the place of ours.
     (deployment,) = of(render({"podLabels": {"app.kubernetes.io/component": "other"}}), "Deployment")
     assert deployment["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "operator"
+
+
+def test_a_bucket_is_a_store_without_a_claim_that_all_replicas_share():
+    documents = render({"replicas": 2, "artifacts": {"store": "s3://layers/team", "secretName": "bucket"}})
+    assert of(documents, "PersistentVolumeClaim") == []
+    (deployment,) = of(documents, "Deployment")
+    assert deployment["spec"]["strategy"] == {"type": "RollingUpdate"}
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    assert env["RAMEN_OPERATOR_STORE"] == "s3://layers/team"
+    assert container["envFrom"] == [{"secretRef": {"name": "bucket"}}]
+    assert "store" not in {volume["name"] for volume in spec["volumes"] + container["volumeMounts"]}
+    # Without a Secret: what the service account is given.
+    (deployment,) = of(render({"artifacts": {"store": "gs://layers"}}), "Deployment")
+    assert "envFrom" not in deployment["spec"]["template"]["spec"]["containers"][0]
+    (deployment,) = of(rendered("default"), "Deployment")
+    env = {e["name"]: e.get("value") for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["RAMEN_OPERATOR_STORE"] == "/var/lib/ramen/store"
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "says"),
+    [
+        ({"secretName": "bucket"}, "artifacts.store"),
+        ({"store": "/var/lib/x"}, "artifacts"),
+        ({"store": "https://bucket.example"}, "artifacts"),
+        ({"store": "s3://key:secret@bucket"}, "artifacts"),
+    ],
+)
+def test_a_store_that_is_no_bucket_is_refused(artifacts, says):
+    assert says in refused({"artifacts": artifacts})

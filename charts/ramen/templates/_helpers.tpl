@@ -84,12 +84,15 @@ seccompProfile:
 {{- fail "webhooks.ingress.enabled needs webhooks.ingress.host" }}
 {{- end }}
 {{- end }}
-{{- if gt (int .Values.replicas) 1 }}
+{{- if and .Values.artifacts.secretName (not .Values.artifacts.store) }}
+{{- fail "artifacts.secretName is for the bucket in artifacts.store, which is empty" }}
+{{- end }}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.artifacts.store) }}
 {{- if and .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
-{{- fail "replicas above 1 need a store that every node can mount: persistence.accessModes [ReadWriteMany], or persistence.existingClaim" }}
+{{- fail "replicas above 1 need a store that every node can mount: persistence.accessModes [ReadWriteMany], persistence.existingClaim, or a bucket in artifacts.store" }}
 {{- end }}
 {{- if not .Values.persistence.enabled }}
-{{- fail "replicas above 1 need a store that all share: persistence.enabled" }}
+{{- fail "replicas above 1 need a store that all share: persistence.enabled, or a bucket in artifacts.store" }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -44,6 +44,10 @@ var Programs = []Program{
 		Name: "router", File: "kube-router", Package: "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router", Version: routerVersion,
 		Note: "enforces network policies: about 4 minutes the first time",
 	},
+	{
+		Name: "judge", File: "judge", Package: ".", Version: func(string) []string { return nil },
+		Note: "kstatus and Flux's health checks: about 2 minutes the first time",
+	},
 }
 
 // Named finds a program.
