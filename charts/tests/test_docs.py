@@ -1,5 +1,6 @@
 """What docs/cluster shows is valid, and what can be tried without a cluster is tried."""
 
+import hmac
 import json
 import os
 import re
@@ -11,10 +12,8 @@ import jsonschema
 import openapi
 import pytest
 import yaml
-from conftest import CACHE, CHART, ROOT, found, template
+from conftest import CHART, ROOT, template
 from documents import FENCE, PAGES, blocks
-
-LUA = found("lua", *CACHE.glob("tools/lua/usr/bin/lua5.4"))
 
 
 def manifests() -> list[tuple[str, dict]]:
@@ -94,7 +93,7 @@ def test_values_in_the_pages_are_taken_by_the_chart():
 def test_values_that_the_pages_name_exist():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for page in PAGES:
-        for name in re.findall(r"`((?:persistence|operator|networkPolicy|metrics|rbac|worker\.image)\.[\w.]+)`", page.read_text()):
+        for name in re.findall(r"`((?:artifacts|persistence|scratch|operator|networkPolicy|metrics|rbac|worker\.image)\.[\w.]+)`", page.read_text()):
             node = values
             for part in name.split("."):
                 assert part in node, f"{page.name}: {name}"
@@ -105,55 +104,6 @@ def test_shell_in_the_pages_can_be_read_by_a_shell():
     for name, text in blocks("sh").items():
         done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (name, done.stderr)
-
-
-def condition(kind: str, status: str, message: str = "…") -> dict:
-    return {"type": kind, "status": status, "reason": "R", "message": message, "observedGeneration": 2}
-
-
-READY, REFUSED = condition("Ready", "True", "fine"), condition("Deployed", "False", "bad push")
-HEALTH = {
-    "nobody looked": (None, "Progressing"),
-    "of an older spec": ({"observedGeneration": 1, "conditions": [READY]}, "Progressing"),
-    "serving": ({"observedGeneration": 2, "conditions": [READY, condition("Deployed", "True")]}, "Healthy"),
-    "under way": ({"observedGeneration": 2, "conditions": [READY, condition("Reconciling", "True")]}, "Progressing"),
-    "bad push": ({"observedGeneration": 2, "conditions": [READY, REFUSED]}, "Degraded"),
-    "stalled": (
-        {"observedGeneration": 2, "conditions": [condition("Ready", "False"), condition("Stalled", "True", "why")]},
-        "Degraded",
-    ),
-    "first deploy": (
-        {"observedGeneration": 2, "conditions": [condition("Ready", "False"), condition("Reconciling", "True")]},
-        "Progressing",
-    ),
-    "no conditions": ({"observedGeneration": 2}, "Progressing"),
-}
-
-
-def lua(value) -> str:
-    if value is None:
-        return "nil"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"[{json.dumps(k)}] = {lua(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "{" + ", ".join(map(lua, value)) + "}"
-    return json.dumps(value, ensure_ascii=False)
-
-
-@pytest.mark.skipif(LUA is None, reason="no lua: charts/tests/tools.sh brings it, or set RAMEN_LUA")
-@pytest.mark.parametrize("case", HEALTH)
-def test_the_health_check_for_argo_cd_judges_like_kstatus(case):
-    status, wanted = HEALTH[case]
-    (config,) = [d for _, d in manifests() if d["metadata"].get("name") == "argocd-cm"]
-    script = config["data"]["resource.customizations.health.ramen.dev_McpGroup"]
-    group = lua({"metadata": {"generation": 2}, "status": status})
-    program = f"obj = {group}\nlocal function judge()\n{script}\nend\nlocal health = judge()\n"
-    program += 'print(health.status)\nprint(health.message or "")'
-    done = subprocess.run([LUA, "-"], input=program, capture_output=True, text=True, check=True, timeout=10)
-    health, message = done.stdout.splitlines()
-    assert health == wanted and message
-    if case == "stalled":
-        assert message == "why"
 
 
 FAKE = """#!{python}
@@ -200,3 +150,19 @@ def test_the_script_that_pipelines_wait_with(tmp_path, steps, code, says):
         assert "NameMismatch" in done.stderr
     first = (Path(tmp_path) / "calls").read_text().splitlines()[0]
     assert first.startswith("annotate -n team-a mcpgroup/library --overwrite ramen.dev/requested-at=m@sha1:1 ")
+
+
+def test_the_script_that_signs_a_hook(tmp_path):
+    (text,) = [text for name, text in blocks("sh").items() if name.endswith(":notify.sh")]
+    (tmp_path / "notify.sh").write_text(text)
+    (tmp_path / "secret").write_text("the-secret\n")
+    (tmp_path / "curl").write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{tmp_path}/words\n")
+    (tmp_path / "curl").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["sh", str(tmp_path / "notify.sh"), "https://hooks.example/v1/hooks/ci/team-a/library", str(tmp_path / "secret")]
+    subprocess.run(command, check=True, env=env, timeout=20)
+    words = (tmp_path / "words").read_text().splitlines()
+    headers = dict(word.split(": ") for word in words if ": " in word)
+    signed = hmac.new(b"the-secret", f"{headers['X-Timestamp']}.".encode(), "sha256").hexdigest()
+    assert headers["X-Signature"] == f"sha256={signed}"
+    assert words[-1].endswith("/v1/hooks/ci/team-a/library")
