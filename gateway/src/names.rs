@@ -19,11 +19,11 @@ pub const PARAM_PREFIX: &str = "mcp-param-";
 
 /// Address and port of the gateway.
 pub const LISTEN: &str = "RAMEN_GATEWAY_LISTEN";
-/// The file that names groups and workers.
+/// The file that names the groups, their keys and workers. Read again when it, or a key file, changes.
 pub const CONFIG: &str = "RAMEN_GATEWAY_CONFIG";
-/// Ranges that may call at all; the groups narrow it down.
+/// Hosts that are served, separated by commas; unset: loopback names on a loopback address, any on others.
 pub const ALLOWED_HOSTS: &str = "RAMEN_ALLOWED_HOSTS";
-/// Origins that browsers may call from.
+/// Origins that browsers may call from, separated by commas; unset: the gateway's own.
 pub const ALLOWED_ORIGINS: &str = "RAMEN_ALLOWED_ORIGINS";
 /// How many proxies stand before the gateway.
 pub const TRUST_PROXY: &str = "RAMEN_TRUST_PROXY";
@@ -33,15 +33,15 @@ pub const PROXY_CIDRS: &str = "RAMEN_PROXY_CIDRS";
 pub const MAX_CONNECTIONS: &str = "RAMEN_MAX_CONNECTIONS";
 /// Longest time of one call.
 pub const CALL_TIMEOUT_SECS: &str = "RAMEN_CALL_TIMEOUT_SECS";
-/// Requests per second of one caller.
+/// Requests per second of one caller; `0`, the default: no limit.
 pub const CALLER_RATE: &str = "RAMEN_CALLER_RATE";
 /// Requests at once of one caller.
 pub const CALLER_INFLIGHT: &str = "RAMEN_CALLER_INFLIGHT";
 /// Listen streams at once of one caller.
 pub const CALLER_STREAMS: &str = "RAMEN_CALLER_STREAMS";
-/// Certificate chain of the listener.
+/// Certificate chain (PEM) of the listener; with `RAMEN_TLS_KEY`: HTTPS. Read again when it changes.
 pub const TLS_CERT: &str = "RAMEN_TLS_CERT";
-/// Its key.
+/// Key (PEM) of the certificate.
 pub const TLS_KEY: &str = "RAMEN_TLS_KEY";
 /// Log filter.
 pub const LOG: &str = "RAMEN_LOG";

@@ -15,7 +15,9 @@ pub mod platform;
 mod run;
 
 pub use check::{Admit, Authorize, Context, DefaultPolicy, Disclosed, Gate, GateError, Guard};
-pub use config::{Config, ConfigError, DEFAULT_MAX_RESULT, Operations, new};
+pub use config::{
+    Config, ConfigError, DEFAULT_MAX_RESULT, MakeContext, Operations, new, plain_context,
+};
 pub use descriptor::{Access, Descriptor, Flags, Invoke, invoke, tool_name};
 pub use error::OpError;
 pub use keyring::Keyring;

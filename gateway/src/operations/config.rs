@@ -21,6 +21,26 @@ const INSTRUCTIONS: &str = "These tools are the operations of a Ramen platform. 
 /// Builds the context of a request.
 pub type MakeContext = Arc<dyn Fn(&Parts, std::net::IpAddr) -> Context + Send + Sync>;
 
+/// Longest name of an agent's session.
+const MAX_SESSION: usize = 128;
+
+/// The context of a request as it is: its peer, and the session that an agent names in
+/// `Ramen-Agent-Session`.
+pub fn plain_context() -> MakeContext {
+    Arc::new(|parts, peer| {
+        let mut sessions = parts.headers.get_all("ramen-agent-session").iter();
+        let session = sessions.next().and_then(|session| session.to_str().ok());
+        let only = sessions.next().is_none();
+        let session = session.filter(|name| only && !name.is_empty() && name.len() <= MAX_SESSION);
+        Context {
+            actor: None,
+            authorize: None,
+            peer,
+            agent_session: session.map(str::to_owned),
+        }
+    })
+}
+
 /// How the endpoint is configured.
 #[derive(Clone)]
 pub struct Config {

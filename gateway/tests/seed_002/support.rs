@@ -12,7 +12,7 @@ use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::{Caller, Denied, Door, Recheck, Verify};
 use ramen_gateway::operations::{
     Access, Admit, Authorize, Config, Context, DefaultPolicy, Descriptor, Disclosed, Flags, Gate,
-    Guard, OpError, Operations, invoke, new,
+    Guard, OpError, Operations, invoke, new, plain_context,
 };
 use ramen_gateway::origin::Sites;
 use ramen_group::{AddressRule, CidrSet};
@@ -153,16 +153,7 @@ pub(crate) fn gate(script: &Arc<Script>) -> Gate {
 pub(crate) fn config(script: &Arc<Script>) -> Config {
     Config {
         gate: gate(script),
-        context: Some(Arc::new(|parts: &http::request::Parts, peer| Context {
-            actor: None,
-            authorize: None,
-            peer,
-            agent_session: parts
-                .headers
-                .get("ramen-agent-session")
-                .and_then(|session| session.to_str().ok())
-                .map(str::to_owned),
-        })),
+        context: Some(plain_context()),
         authorize: Some(Arc::new(DefaultPolicy)),
         guard: None,
         guarded: false,

@@ -1,0 +1,2 @@
+def read():
+    return "This is the content of the static text resource."

@@ -1,0 +1,2 @@
+def read():
+    return "Watched resource content."

@@ -1,0 +1,2 @@
+def run(region):
+    return region

@@ -1,0 +1,2 @@
+def run():
+    raise RuntimeError("This tool intentionally returns an error for testing")

@@ -1,0 +1,2 @@
+def run():
+    return "This is a simple text response for testing."

@@ -1,0 +1,11 @@
+//! The group endpoint over real sockets, with workers of the test behind it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod bad_input;
+mod eras;
+mod listening;
+mod streams;
+mod support;
+mod withheld;
+mod worker;
+mod workers;

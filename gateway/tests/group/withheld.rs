@@ -1,0 +1,145 @@
+//! What a worker says and the gateway does not pass on.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::support::{KEY, Running, call, eventually, spec};
+use crate::worker::Worker;
+
+#[tokio::test]
+async fn net10_a_key_revoked_while_the_tool_runs_gets_no_result() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let waiting = gateway.call("wait");
+    let revoke = async {
+        eventually("the call runs", || worker.began() == 1).await;
+        gateway
+            .groups
+            .set(&spec("demo", "rmk_new", &[worker.address]));
+        worker.state.go.notify_one();
+    };
+    let (got, ()) = tokio::join!(waiting, revoke);
+    assert_eq!(got.status, StatusCode::UNAUTHORIZED);
+    assert!(!String::from_utf8_lossy(&got.body).contains("result data"));
+}
+
+#[tokio::test]
+async fn a_group_removed_while_the_tool_runs_gives_no_result() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let waiting = gateway.call("wait");
+    let remove = async {
+        eventually("the call runs", || worker.began() == 1).await;
+        gateway.groups.replace(&[]);
+        worker.state.go.notify_one();
+    };
+    let (got, ()) = tokio::join!(waiting, remove);
+    assert_eq!(got.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn an_answer_to_another_request_or_none_at_all_is_502_with_a_ref() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    for tool in ["foreign", "junk"] {
+        let got = gateway.call(tool).await;
+        assert_eq!(got.status, StatusCode::BAD_GATEWAY, "{tool}");
+        let body = got.json();
+        assert_eq!(
+            (&body["id"], body["error"]["data"]["ref"].is_string()),
+            (&json!(1), true)
+        );
+        assert!(!body.to_string().contains("of another"));
+    }
+}
+
+#[tokio::test]
+async fn each_way_a_worker_refuses_has_an_answer_of_its_own() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    for (tool, status, grpc) in [
+        ("full", 200, json!("RESOURCE_EXHAUSTED")),
+        ("starting", 503, json!("UNAVAILABLE")),
+        ("refuses", 502, json!(null)),
+    ] {
+        let got = gateway.call(tool).await;
+        let body = got.json();
+        assert_eq!(
+            (got.status.as_u16(), &body["error"]["data"]["grpc"]),
+            (status, &grpc),
+            "{body}"
+        );
+        assert_eq!(
+            (&body["id"], &body["error"]["code"]),
+            (&json!(1), &json!(-32603))
+        );
+    }
+}
+
+#[tokio::test]
+async fn recent_calls_hold_no_arguments() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    gateway.call("echo").await;
+    let recent = gateway.gateway.recent.newest(None, 10);
+    assert_eq!(
+        (recent.len(), &recent[0]["name"], &recent[0]["status"]),
+        (1, &json!("echo"), &json!(200))
+    );
+    let shown = json!(recent).to_string();
+    assert!(
+        !shown.contains("arguments") && !shown.contains(KEY),
+        "{shown}"
+    );
+}
+
+/// What is logged, for all tests of this process.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn nothing_secret_is_logged() {
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(lines.finish());
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let mut wrong = gateway.post(&call("echo"));
+    wrong
+        .headers_mut()
+        .insert("authorization", "Bearer rmk_wrong_secret".parse().unwrap());
+    gateway.send(wrong).await;
+    let mut secret = call("echo");
+    secret["params"]["arguments"] = json!({"password": "hunter2"});
+    gateway.send(gateway.post(&secret)).await;
+    for tool in ["foreign", "junk", "full", "refuses"] {
+        gateway.call(tool).await;
+    }
+    let text = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    assert!(text.contains("cannot be passed on"), "the log is read");
+    for secret in [KEY, "rmk_of_the_gateway", "rmk_wrong_secret", "hunter2"] {
+        // The client of the test speaks HTTP in this process too, and logs nothing of ours.
+        let ours = text.lines().filter(|line| line.contains("ramen_gateway"));
+        assert!(
+            !ours.clone().any(|line| line.contains(secret)),
+            "{secret} is in the log"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Which worker gets a call, and what happens when one is not there.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use http::StatusCode;
+use tokio::net::TcpListener;
+
+use crate::support::{KEY, Running, call, eventually, spec};
+use crate::worker::Worker;
+
+/// An address where nobody listens.
+async fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+#[tokio::test]
+async fn a_worker_that_cannot_be_reached_costs_no_call() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[nobody().await, worker.address, nobody().await]).await;
+    for _ in 0..20 {
+        assert_eq!(gateway.call("echo").await.status, StatusCode::OK);
+    }
+    assert_eq!(worker.began(), 20);
+}
+
+#[tokio::test]
+async fn without_a_worker_it_is_503_and_says_when_to_come_again() {
+    let gateway = Running::start(&[nobody().await]).await;
+    let got = gateway.call("echo").await;
+    assert_eq!(
+        (got.status, got.header("retry-after")),
+        (StatusCode::SERVICE_UNAVAILABLE, "1")
+    );
+    let error = &got.json()["error"];
+    assert_eq!(
+        (error["code"].as_i64(), error["data"]["grpc"].as_str()),
+        (Some(-32603), Some("UNAVAILABLE"))
+    );
+}
+
+#[tokio::test]
+async fn a_worker_that_appears_within_the_grace_gets_the_call() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[]).await;
+    let waiting = gateway.call("echo");
+    let appears = async {
+        tokio::task::yield_now().await;
+        gateway.groups.set(&spec("demo", KEY, &[worker.address]));
+    };
+    let (got, ()) = tokio::join!(waiting, appears);
+    assert_eq!(got.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_least_loaded_worker_gets_the_next_call() {
+    let workers = [Worker::start().await, Worker::start().await];
+    let gateway = Running::start(&[workers[0].address, workers[1].address]).await;
+    let hanging = tokio::spawn({
+        let (gateway, request) = (gateway.address, gateway.post(&call("hang")));
+        async move {
+            let stream = tokio::net::TcpStream::connect(gateway).await.unwrap();
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+            tokio::spawn(connection);
+            let _ = sender.send_request(request).await;
+        }
+    });
+    eventually("one hangs", || {
+        workers.iter().any(|worker| worker.began() == 1)
+    })
+    .await;
+    let busy = usize::from(workers[1].began() == 1);
+    for _ in 0..10 {
+        gateway.call("echo").await;
+    }
+    assert_eq!((workers[busy].began(), workers[1 - busy].began()), (1, 10));
+    hanging.abort();
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_reached_a_worker_is_never_sent_again() {
+    // Speaks enough HTTP/2 to take a request, then breaks the connection.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (taken, seen) = tokio::sync::watch::channel(0_u32);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let taken = taken.clone();
+            let service = hyper::service::service_fn(
+                move |_request: http::Request<hyper::body::Incoming>| {
+                    taken.send_modify(|taken| *taken += 1);
+                    std::future::ready(
+                        Err::<http::Response<http_body_util::Full<bytes::Bytes>>, _>(
+                            std::io::Error::other("broken"),
+                        ),
+                    )
+                },
+            );
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let builder =
+                hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+            tokio::spawn(builder.serve_connection(io, service));
+        }
+    });
+    let spare = Worker::start().await;
+    let gateway = Running::start(&[address]).await;
+    let got = gateway.call("echo").await;
+    assert_eq!(*seen.borrow(), 1);
+    assert!(got.json()["error"].is_object(), "{:?}", got.json());
+    assert_eq!(spare.state.began.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_died_is_made_anew() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    for _ in 0..20 {
+        assert_eq!(gateway.call("echo").await.status, StatusCode::OK);
+        worker.cut();
+    }
+}
