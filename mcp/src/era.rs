@@ -1,7 +1,7 @@
 //! Which era a request belongs to, and what a connection remembers for the legacy one.
 
 use crate::error::McpError;
-use crate::headers::HeaderCopies;
+use crate::headers::{HeaderCopies, ParamCopies};
 use crate::meta::{LogLevel, RequestMeta};
 use crate::names::method;
 use crate::version::{NEWEST_LEGACY, Version};
@@ -32,6 +32,7 @@ pub struct Connection {
     handshake: Option<Version>,
     log_level: LogLevel,
     headers: Option<HeaderCopies>,
+    params: Option<ParamCopies>,
 }
 
 impl Connection {
@@ -81,6 +82,7 @@ impl Connection {
             handshake: None,
             log_level: LogLevel::Info,
             headers: None,
+            params: None,
         }
     }
 
@@ -103,6 +105,21 @@ impl Connection {
     /// Remembers a handshake.
     pub fn shook_hands(&mut self, version: Version) {
         self.handshake = Some(version);
+    }
+
+    /// The same, for a modern request that came over HTTP: copies of its arguments are held against
+    /// them.
+    #[must_use]
+    pub fn with_params(self, params: ParamCopies) -> Self {
+        Self {
+            params: Some(params),
+            ..self
+        }
+    }
+
+    /// The copies of arguments that a modern request must agree with.
+    pub(crate) fn params(&self) -> Option<&ParamCopies> {
+        self.params.as_ref()
     }
 
     /// The headers that a modern request must agree with.

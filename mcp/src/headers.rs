@@ -1,5 +1,7 @@
 //! Header copies of body fields, as modern HTTP clients send them.
 
+mod params;
+
 use std::borrow::Cow;
 
 use base64::Engine as _;
@@ -8,6 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use crate::envelope::{Request, text};
 use crate::error::McpError;
 use crate::names::method;
+
+pub use params::{ParamCopies, ParamHeader, param_headers};
 
 const OPENING: &str = "=?base64?";
 const CLOSING: &str = "?=";

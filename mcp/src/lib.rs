@@ -28,7 +28,7 @@ pub use catalog::{ArgumentFault, Catalog, PromptText, Reference, ResourceTarget}
 pub use envelope::{Message, Notification, Reject, Request, Response};
 pub use era::{Connection, Era};
 pub use error::McpError;
-pub use headers::HeaderCopies;
+pub use headers::{HeaderCopies, ParamCopies};
 pub use id::{IdKey, ProgressToken, RequestId};
 pub use meta::{LogLevel, RequestMeta};
 pub use outcome::Outcome;

@@ -18,6 +18,7 @@ use crate::catalog::Catalog;
 use crate::envelope::{Message, Notification, Request};
 use crate::era::{Connection, Era};
 use crate::error::McpError;
+use crate::headers::{ParamHeader, param_headers};
 use crate::id::RequestId;
 use crate::names::method;
 
@@ -70,6 +71,8 @@ pub struct Server {
     tool_index: HashMap<String, usize>,
     prompt_index: HashMap<String, usize>,
     outputs: Vec<Output>,
+    /// Of each tool, the arguments that have header copies.
+    params: Vec<Vec<ParamHeader>>,
 }
 
 impl Server {
@@ -107,6 +110,10 @@ impl Server {
                     .map(|prompt| &prompt.name)
                     .collect(),
             ),
+            params: tools
+                .iter()
+                .map(|tool| param_headers(tool.input_schema.get()))
+                .collect(),
             outputs,
             info_json: info_json.into(),
             options,

@@ -84,6 +84,9 @@ impl Server {
             Some(json) if json.starts_with('{') => json,
             Some(_) => return Err(McpError::invalid_params("`arguments` must be an object")),
         };
+        if let (Era::Modern, Some(copies)) = (era, connection.params()) {
+            copies.check(&self.params[tool], sent)?;
+        }
         let arguments = match self.catalog.check_arguments(tool, sent) {
             Ok(Some(rewritten)) => rewritten,
             Ok(None) => match params.arguments() {
