@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::exit::{self, Failure};
-use crate::{bridge, call, ls, new, poke, up, validate};
+use crate::{bridge, call, ls, new, poke, prompt, read, up, validate};
 
 /// The arguments of `ramen`.
 #[derive(Parser)]
@@ -39,6 +39,13 @@ enum Sub {
     Call(call::CallArgs),
     /// List tools, resources and prompts
     Ls(ls::LsArgs),
+    /// Read a resource
+    Read(read::ReadArgs),
+    /// Fill in a prompt
+    Prompt(prompt::PromptArgs),
+    /// Show the groups of a Kubernetes cluster: ready or what is wrong, and what to do
+    #[cfg(feature = "cluster")]
+    Status(crate::status::StatusArgs),
     /// A worker as a stdio MCP server (also when called as ramen-mcp-bridge)
     Bridge(Box<bridge::BridgeArgs>),
     /// Print a completion script
@@ -62,6 +69,10 @@ impl Cli {
             Sub::New(args) => new::run(&args),
             Sub::Call(args) => call::run(&args),
             Sub::Ls(args) => ls::run(&args),
+            Sub::Read(args) => read::run(&args),
+            Sub::Prompt(args) => prompt::run(&args),
+            #[cfg(feature = "cluster")]
+            Sub::Status(args) => crate::status::run(&args),
             Sub::Bridge(args) => bridge::run(*args),
             Sub::Completion { shell } => {
                 let mut script = Vec::new();
@@ -114,6 +125,25 @@ const EXAMPLES: &[(&str, &str)] = &[
         "  ramen ls                          everything\n  \
            ramen ls tools --output yaml      with schemas\n  \
            ramen ls --group demo             of one of several groups of `ramen up`",
+    ),
+    (
+        "read",
+        "  ramen read demo://readme                   its text\n  \
+           ramen read demo://logo > logo.png          its bytes\n  \
+           ramen read demo://readme --output json     with URI and MIME type",
+    ),
+    (
+        "prompt",
+        "  ramen prompt review code='print(1)' tone=kind\n  \
+           ramen prompt review code=\"$(cat main.py)\" --output json",
+    ),
+    #[cfg(feature = "cluster")]
+    (
+        "status",
+        "  ramen status                      the groups of the context's namespace\n  \
+           ramen status -A --watch           all of them, a line for each change\n  \
+           ramen status demo -n team-a       errors with their fix, packages, pods, events\n  \
+           ramen status demo -o json | jq .errors",
     ),
     (
         "bridge",

@@ -9,9 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
-use crate::output::{self, Format, OutputArg};
-use crate::rpc;
-use crate::upstream::Upstream;
+use crate::output::{self, OutputArg};
+use crate::peer::Peer;
 
 /// `ramen call`.
 #[derive(Args)]
@@ -33,21 +32,22 @@ pub(crate) struct CallArgs {
 /// Runs the command.
 pub(crate) fn run(args: &CallArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
-    let upstream = Upstream::new(args.connect.resolve()?);
-    runtime.block_on(call(args, &upstream))
+    let peer = Peer::open(&args.connect)?;
+    runtime.block_on(call(args, &peer))
 }
 
-async fn call(args: &CallArgs, upstream: &Upstream) -> Result<ExitCode, Failure> {
+async fn call(args: &CallArgs, peer: &Peer) -> Result<ExitCode, Failure> {
     let arguments = if let Some(text) = &args.json {
         object(text)?
     } else {
         // Also without arguments: a tool that is not there is told with those that are.
-        let schema = schema(upstream, &args.tool).await?;
+        let mut tool = peer.find("tools", "name", &args.tool).await?;
+        let schema = tool["inputSchema"].take();
         arguments(&args.arguments, &schema)?
     };
     let name = Value::from(args.tool.as_str());
     let params = format!(r#"{{"name":{name},"arguments":{arguments}}}"#);
-    let result = rpc::request(upstream, "tools/call", &params).await?;
+    let result = peer.request("tools/call", &params).await?;
     show(&result, args.output)
 }
 
@@ -59,19 +59,6 @@ fn object(text: &str) -> Result<String, Failure> {
         Ok(raw.get().to_owned())
     } else {
         Err(Failure::usage("--json: an object is needed"))
-    }
-}
-
-async fn schema(upstream: &Upstream, tool: &str) -> Result<Value, Failure> {
-    let mut tools = rpc::list(upstream, "tools").await?;
-    if let Some(found) = tools.iter_mut().find(|t| t["name"] == tool) {
-        Ok(found["inputSchema"].take())
-    } else {
-        let names: Vec<&str> = tools.iter().filter_map(|t| t["name"].as_str()).collect();
-        Err(Failure::usage(format!(
-            "there is no tool {tool:?}; there are: {}",
-            names.join(", ")
-        )))
     }
 }
 
@@ -157,21 +144,14 @@ struct ToolResult {
 fn show(raw: &RawValue, output: OutputArg) -> Result<ExitCode, Failure> {
     let result: ToolResult = serde_json::from_str(raw.get())
         .map_err(|error| Failure::error(format!("the result cannot be read: {error}")))?;
-    match output.output {
-        // As the worker wrote it: big numbers keep their digits.
-        Format::Json => output::line(raw.get()),
-        Format::Yaml => {
-            let value: Value =
-                serde_json::from_str(raw.get()).map_err(|e| Failure::error(e.to_string()))?;
-            output.print(&value, String::new)?;
+    if output.is_table() {
+        let text: Vec<String> = result.content.iter().map(block).collect();
+        if result.is_error {
+            return Err(Failure::tool(text.join("\n")));
         }
-        Format::Table => {
-            let text: Vec<String> = result.content.iter().map(block).collect();
-            if result.is_error {
-                return Err(Failure::tool(text.join("\n")));
-            }
-            output::line(&text.join("\n"));
-        }
+        output::line(&text.join("\n"));
+    } else {
+        output.print_raw(raw)?;
     }
     Ok(ExitCode::from(if result.is_error {
         Failure::tool("").code()
@@ -181,7 +161,7 @@ fn show(raw: &RawValue, output: OutputArg) -> Result<ExitCode, Failure> {
 }
 
 /// A content block as text.
-fn block(block: &Value) -> String {
+pub(crate) fn block(block: &Value) -> String {
     let field = |name: &str| block[name].as_str().unwrap_or("?");
     match block["type"].as_str() {
         Some("text") => field("text").to_owned(),

@@ -1,4 +1,4 @@
-//! Flags and environment that say which worker to speak to, shared by `bridge`, `call` and `ls`.
+//! Flags and environment that say which worker to speak to, shared by `bridge`, `call`, `ls`, `read` and `prompt`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

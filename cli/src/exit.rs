@@ -3,6 +3,9 @@
 use std::fmt;
 use std::process::ExitCode;
 
+/// `ramen status`: a group is not ready.
+pub const NOT_READY: u8 = 7;
+
 /// The exit codes of every command.
 pub const TABLE: &[(u8, &str)] = &[
     (0, "all is well"),
@@ -22,11 +25,16 @@ pub const TABLE: &[(u8, &str)] = &[
         4,
         "validate: nothing would serve, requirements or golden calls failed",
     ),
-    (5, "call: the tool answered with an error"),
+    (
+        5,
+        "call, read: the tool or the resource answered with an error",
+    ),
     (
         6,
-        "call, ls, bridge: there is no worker, it cannot be reached or it refused the call",
+        "call, ls, read, prompt, bridge: there is no worker, it cannot be reached or it refused the call; \
+         status: the same of the cluster, or it knows no McpGroups",
     ),
+    (NOT_READY, "status: a group is not ready"),
 ];
 
 /// A failed command.
@@ -53,7 +61,7 @@ impl Failure {
         }
     }
 
-    /// The tool answered with an error: exit 5.
+    /// The function of a tool or resource failed: exit 5.
     pub fn tool(message: impl Into<String>) -> Self {
         Self {
             code: 5,

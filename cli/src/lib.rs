@@ -11,12 +11,17 @@ mod ls;
 pub mod names;
 mod new;
 mod output;
+mod peer;
 mod poke;
+mod prompt;
+mod read;
 mod reference;
-mod rpc;
+mod revision;
 mod run;
 mod signals;
 mod state;
+#[cfg(feature = "cluster")]
+mod status;
 mod up;
 pub mod upstream;
 mod validate;

@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
 use crate::output::{self, OutputArg};
-use crate::rpc;
-use crate::upstream::Upstream;
+use crate::peer::Peer;
 
 /// Characters of a description in a table.
 const DESCRIPTION: usize = 80;
@@ -51,7 +50,7 @@ impl Kind {
 /// Runs the command.
 pub(crate) fn run(args: &LsArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
-    let upstream = Upstream::new(args.connect.resolve()?);
+    let peer = Peer::open(&args.connect)?;
     let mut all = Map::new();
     runtime.block_on(async {
         for kind in Kind::ALL
@@ -60,7 +59,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<ExitCode, Failure> {
         {
             all.insert(
                 kind.plural().to_owned(),
-                rpc::list(&upstream, kind.plural()).await?.into(),
+                peer.list(kind.plural()).await?.into(),
             );
         }
         Ok::<(), Failure>(())

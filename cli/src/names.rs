@@ -1,8 +1,8 @@
 //! The environment names that the `ramen` command reads.
 
-/// Worker or load balancer of `bridge`, `call` and `ls`.
+/// Worker or load balancer of `bridge`, `call`, `ls`, `read` and `prompt`.
 pub const BRIDGE_TARGET: &str = "RAMEN_BRIDGE_TARGET";
-/// MCP key of `bridge`, `call` and `ls`.
+/// MCP key of `bridge`, `call`, `ls`, `read` and `prompt`.
 pub const BRIDGE_KEY: &str = "RAMEN_BRIDGE_KEY";
 /// MCP key, when `RAMEN_BRIDGE_KEY` is not set.
 pub const MCP_KEY: &str = "RAMEN_MCP_KEY";

@@ -4,6 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
 use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::exit::Failure;
 use crate::names;
@@ -46,6 +48,24 @@ impl OutputArg {
         };
         line(text.trim_end());
         Ok(())
+    }
+}
+
+impl OutputArg {
+    /// Whether people are to read it.
+    pub(crate) fn is_table(self) -> bool {
+        self.output == Format::Table
+    }
+
+    /// Prints JSON for programs: as it was written, so that big numbers keep their digits, or as YAML.
+    pub(crate) fn print_raw(self, json: &RawValue) -> Result<(), Failure> {
+        if self.output != Format::Yaml {
+            line(json.get());
+            return Ok(());
+        }
+        let value: Value =
+            serde_json::from_str(json.get()).map_err(|e| Failure::error(e.to_string()))?;
+        self.print(&value, String::new)
     }
 }
 

@@ -56,6 +56,9 @@ mod tests {
             "new",
             "call",
             "ls",
+            "read",
+            "prompt",
+            "status",
             "bridge",
             "completion",
         ] {

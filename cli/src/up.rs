@@ -29,6 +29,7 @@ pub(crate) mod deploy;
 mod group;
 mod keys;
 mod machine;
+mod port;
 mod source;
 pub(crate) mod spec;
 mod status;
@@ -61,6 +62,9 @@ pub(crate) fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let worker = worker_bin::find()?;
     let state = StateDir::locate(args.state_dir.as_deref())?;
     let _lock = lock(&state)?;
+    if let Some(trouble) = args.listen.and_then(port::trouble) {
+        return Err(Failure::error(trouble));
+    }
     let runtime = crate::runtime()?;
     let code = runtime.block_on(async {
         let machine = Machine::open(state, worker)

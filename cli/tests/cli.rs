@@ -22,6 +22,9 @@ fn help_has_examples_and_exit_codes_everywhere() {
         "new",
         "call",
         "ls",
+        "read",
+        "prompt",
+        "status",
         "bridge",
         "completion",
     ];
@@ -42,6 +45,9 @@ fn wrong_usage_exits_2_and_prints_nothing_on_stdout() {
         &["up"],
         &["up", "a", "-f", "b"],
         &["call"],
+        &["read"],
+        &["prompt"],
+        &["prompt", "a", "no-value"],
         &["new", "tool"],
         &["up", "/nonexistent"],
     ] {
@@ -73,6 +79,8 @@ fn commands_without_a_running_up_say_what_to_do() {
     for args in [
         &["ls", "--state-dir", "/nonexistent"][..],
         &["call", "a", "--state-dir", "/nonexistent"],
+        &["read", "a://b", "--state-dir", "/nonexistent"],
+        &["prompt", "a", "--state-dir", "/nonexistent"],
     ] {
         let output = ramen(args);
         assert_eq!(output.status.code(), Some(6));

@@ -61,7 +61,8 @@ fn with_outcome(
         ReplyStatus::Content => answer(Outcome::Content(payload)),
         ReplyStatus::Blob => answer(Outcome::Blob(payload)),
         ReplyStatus::Error => {
-            let text = String::from_utf8_lossy(payload);
+            let (text, _) = ramen_frame::error_parts(payload);
+            let text = String::from_utf8_lossy(text);
             answer(Outcome::Error(&redactor.redact(&text)))
         }
     }

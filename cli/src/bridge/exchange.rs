@@ -40,13 +40,15 @@ impl Exchange {
         prelude: Option<Bytes>,
         framing: Framing,
     ) -> Vec<u8> {
-        let wants_session = request.streams || prelude.is_some();
+        let wants_session = request.streams || prelude.is_some() || greets(&request.method);
         let reply = if wants_session && !self.no_sessions.load(Ordering::Relaxed) {
-            match self.session(request, body.clone(), prelude, framing).await {
+            let open = || self.session(request, body.clone(), prelude.clone(), framing);
+            match open().await {
                 Err(status) if status.code() == Code::Unimplemented => {
                     self.no_sessions.store(true, Ordering::Relaxed);
                     self.call(request, body).await
                 }
+                Err(status) if lost(&status) && repeatable(&request.method) => open().await,
                 reply => reply,
             }
         } else {
@@ -187,6 +189,12 @@ impl Passing {
         self.acknowledged_here = true;
         first
     }
+}
+
+/// Methods whose answer says what the worker can do. It promises list changes on a `Session` only, and there is one for
+/// them when the worker has sessions: asked by a call, it would promise less than the client gets.
+fn greets(method: &str) -> bool {
+    matches!(method, "initialize" | "server/discover")
 }
 
 /// Whether the connection broke, as opposed to the worker saying that it cannot.

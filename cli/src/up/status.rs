@@ -10,10 +10,8 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::output::{self, Colour, Format, paint};
+use crate::revision::{age, short};
 use crate::validate::findings;
-
-/// Characters of a commit in a table.
-const SHORT: usize = 10;
 
 /// The state of one group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -56,9 +54,29 @@ impl Status {
         }
     }
 
+    /// The state as it is shown: what a group serves is only there while it serves. The revision that is remembered
+    /// from before is what it will serve first, not what answers now.
+    pub(super) fn serving(&self, remembered: Option<String>) -> Self {
+        let status = self.clone();
+        if self.ready {
+            return Self {
+                revision: remembered,
+                ..status
+            };
+        }
+        Self {
+            revision: None,
+            tools: 0,
+            resources: 0,
+            prompts: 0,
+            ..status
+        }
+    }
+
     fn row(&self) -> [String; 7] {
         let age = self
             .since
+            .filter(|_| self.ready)
             .map_or_else(|| "-".to_owned(), |since| age(since.elapsed()));
         let revision = self
             .revision
@@ -77,31 +95,6 @@ impl Status {
                 self.message.clone()
             },
         ]
-    }
-}
-
-/// `main@0123456789` for `main@sha1:0123456789abcdef…`.
-pub(super) fn short(revision: &str) -> String {
-    let (name, id) = revision
-        .rsplit_once('@')
-        .map_or(("", revision), |(name, id)| (name, id));
-    let id = id.rsplit_once(':').map_or(id, |(_, hex)| hex);
-    let id = id.get(..SHORT).unwrap_or(id);
-    if name.is_empty() {
-        id.to_owned()
-    } else {
-        format!("{name}@{id}")
-    }
-}
-
-/// `5s`, `12m`, `3h`, `4d`.
-fn age(age: Duration) -> String {
-    let secs = age.as_secs();
-    match secs {
-        0..120 => format!("{secs}s"),
-        120..7200 => format!("{}m", secs / 60),
-        7200..172_800 => format!("{}h", secs / 3600),
-        _ => format!("{}d", secs / 86_400),
     }
 }
 
@@ -284,19 +277,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn revisions_and_ages_are_short() {
-        assert_eq!(
-            short("main@sha1:0123456789abcdef0123456789abcdef01234567"),
-            "main@0123456789"
-        );
-        assert_eq!(
-            short("sha1:0123456789abcdef0123456789abcdef01234567"),
-            "0123456789"
-        );
-        assert_eq!(short("folder@abc"), "folder@abc");
-        assert_eq!(age(Duration::from_secs(119)), "119s");
-        assert_eq!(age(Duration::from_mins(2)), "2m");
-        assert_eq!(age(Duration::from_secs(200_000)), "2d");
+    fn what_is_remembered_is_not_shown_as_serving() {
+        let remembered = || Some("main@sha1:0123456789".to_owned());
+        let mut status = Status {
+            tools: 7,
+            since: Some(Instant::now()),
+            ..Status::new("default", "demo")
+        };
+        let shown = status.serving(remembered());
+        assert_eq!((shown.revision.as_ref(), shown.tools), (None, 0));
+        assert_eq!(shown.row()[..6], ["demo", "False", "0", "0", "-", "-"]);
+        status.ready = true;
+        let shown = status.serving(remembered());
+        assert_eq!((shown.revision, shown.tools), (remembered(), 7));
     }
 
     #[test]

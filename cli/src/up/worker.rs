@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use self::admin::{admin, describe, keyed, wire};
-use super::child;
+use super::{child, port};
 use crate::state::{Address, GroupDir, append, read_json, write_atomic};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
@@ -63,8 +63,8 @@ pub(super) struct Health {
     pub(super) serving: bool,
     /// The revision that serves.
     pub(super) revision: String,
-    /// How often it was started again.
-    pub(super) restarts: u32,
+    /// How often it ended without being asked to.
+    pub(super) deaths: u32,
     /// Why it is not up, or why the last load was refused.
     pub(super) problem: Option<String>,
 }
@@ -173,6 +173,16 @@ impl Drop for Worker {
     }
 }
 
+/// How one life of the process ended.
+enum End {
+    /// On purpose.
+    Asked,
+    /// By itself; why.
+    Died(String),
+    /// It never began; why. That says nothing about the revision it would have served.
+    NotStarted(String),
+}
+
 struct Supervisor {
     setting: Setting,
     dir: GroupDir,
@@ -186,8 +196,10 @@ impl Supervisor {
         let mut backoff = FIRST_BACKOFF;
         loop {
             let started = Instant::now();
-            let Some(problem) = self.once().await else {
-                return;
+            let (problem, deaths) = match self.once().await {
+                End::Asked => return,
+                End::Died(problem) => (problem, 1),
+                End::NotStarted(problem) => (problem, 0),
             };
             tracing::warn!(group = self.setting.group, problem, "the worker ended");
             if started.elapsed() >= STABLE {
@@ -195,7 +207,7 @@ impl Supervisor {
             }
             self.publish.send_modify(|health| {
                 *health = Health {
-                    restarts: health.restarts + 1,
+                    deaths: health.deaths + deaths,
                     problem: Some(problem),
                     ..Health::default()
                 };
@@ -212,21 +224,25 @@ impl Supervisor {
         }
     }
 
-    /// One life of the process: `None` when it was ended on purpose, else why it ended.
-    async fn once(&self) -> Option<String> {
+    /// One life of the process.
+    async fn once(&self) -> End {
         // The address of an earlier life must not be taken for this one's.
         let _ = std::fs::remove_file(self.dir.address());
+        // Somebody may have taken the port since the last life, and may give it back.
+        if let Some(trouble) = self.setting.listen.and_then(port::trouble) {
+            return End::NotStarted(trouble);
+        }
         let command = match self.command() {
             Ok(command) => command,
-            Err(error) => return Some(format!("the worker's files cannot be made: {error}")),
+            Err(error) => {
+                return End::NotStarted(format!("the worker's files cannot be made: {error}"));
+            }
         };
         let mut running = match child::spawn(command) {
             Ok(running) => running,
             Err(error) => {
-                return Some(format!(
-                    "{} cannot be started: {error}",
-                    self.setting.program.display()
-                ));
+                let program = self.setting.program.display();
+                return End::NotStarted(format!("{program} cannot be started: {error}"));
             }
         };
         let pid = running
@@ -242,13 +258,13 @@ impl Supervisor {
             None => {
                 running.stop(GRACE).await;
                 let _ = std::fs::remove_file(self.dir.address());
-                None
+                End::Asked
             }
-            Some(Ok(status)) => Some(format!(
+            Some(Ok(status)) => End::Died(format!(
                 "the worker ended with {status}{}",
                 self.last_words()
             )),
-            Some(Err(error)) => Some(format!("the worker was lost: {error}")),
+            Some(Err(error)) => End::Died(format!("the worker was lost: {error}")),
         }
     }
 

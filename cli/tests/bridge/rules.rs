@@ -203,17 +203,36 @@ async fn both_eras_share_one_pipe_and_legacy_clients_hear_of_changes() {
     // The handshake is repeated on a session in the background, under another id.
     server
         .seen
-        .until(|s| s.sessions.lock().unwrap().len() == 2)
+        .until(|s| s.sessions.lock().unwrap().len() == 4)
         .await;
     let handshake: Value =
-        serde_json::from_slice(&server.seen.sessions.lock().unwrap()[0]).unwrap();
+        serde_json::from_slice(&server.seen.sessions.lock().unwrap()[2]).unwrap();
     assert_eq!(handshake["params"]["protocolVersion"], "2025-11-25");
     assert_eq!(handshake["id"], "ramen-bridge:initialize");
-    server.seen.announce.notify_one();
+    server.seen.announce.send_modify(|count| *count += 1);
     assert_eq!(
         bridge.read().await["method"],
         "notifications/tools/list_changed"
     );
+}
+
+#[tokio::test]
+async fn list_changes_are_promised_exactly_where_they_are_passed_on() {
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+    let discover = r#"{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    for (sessions, promised) in [(true, json!(true)), (false, Value::Null)] {
+        let server = if sessions {
+            Server::start().await
+        } else {
+            Server::without_sessions().await
+        };
+        let mut bridge = Bridge::start(&server.address);
+        for request in [initialize, discover] {
+            let answer = bridge.ask(request).await;
+            let tools = &answer["result"]["capabilities"]["tools"];
+            assert_eq!(tools["listChanged"], promised, "{answer}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -229,7 +248,7 @@ async fn a_legacy_client_hears_of_what_may_have_changed_while_the_worker_was_awa
         .await;
     server
         .seen
-        .until(|s| s.sessions.lock().unwrap().len() == 2)
+        .until(|s| s.sessions.lock().unwrap().len() == 3)
         .await;
     server.kill().await;
     let _again = Server::on(&address, true).await;
@@ -249,7 +268,7 @@ async fn a_listen_lasts_until_it_is_cancelled() {
         bridge.ask(listen).await["method"],
         "notifications/subscriptions/acknowledged"
     );
-    server.seen.announce.notify_one();
+    server.seen.announce.send_modify(|count| *count += 1);
     assert_eq!(
         bridge.read().await["method"],
         "notifications/tools/list_changed"

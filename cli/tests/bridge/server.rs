@@ -9,7 +9,7 @@ use ramen_proto::v1::JsonRpc;
 use ramen_proto::v1::mcp_server::{Mcp, McpServer};
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     /// Wakes whoever waits for a change of the counters.
     pub(crate) changed: Notify,
     /// Makes every session announce a change of the tools.
-    pub(crate) announce: Notify,
+    pub(crate) announce: watch::Sender<u32>,
 }
 
 #[derive(Clone)]
@@ -174,7 +174,7 @@ impl Drop for Slow {
 }
 
 impl Script {
-    async fn answer(&self, body: &Bytes) -> Result<Bytes, Status> {
+    async fn answer(&self, body: &Bytes, streams: bool) -> Result<Bytes, Status> {
         let head: Head<'_> = match serde_json::from_slice(body) {
             Ok(head) => head,
             Err(error) => {
@@ -195,8 +195,12 @@ impl Script {
                 self.tool(call.name, call.arguments).await?
             }
             "tools/list" => TOOLS.to_owned(),
-            "initialize" => {
+            // As a worker does: what a call cannot carry is not promised on it.
+            "initialize" | "server/discover" if streams => {
                 r#"{"capabilities":{"tools":{"listChanged":true},"prompts":{}}}"#.to_owned()
+            }
+            "initialize" | "server/discover" => {
+                r#"{"capabilities":{"tools":{},"prompts":{}}}"#.to_owned()
             }
             "junk" => return Ok(Bytes::from_static(b"not json\nat all")),
             "other" => {
@@ -267,7 +271,7 @@ impl Mcp for Script {
         let body = request.into_inner().body;
         self.seen.calls.lock().unwrap().push(body.clone());
         self.seen.changed.notify_waiters();
-        self.answer(&body)
+        self.answer(&body, false)
             .await
             .map(|body| Response::new(JsonRpc { body }))
     }
@@ -282,11 +286,12 @@ impl Mcp for Script {
         let script = self.clone();
         let mut incoming = request.into_inner();
         let (out, messages) = mpsc::channel(16);
+        let mut announced = script.seen.announce.subscribe();
         tokio::spawn(async move {
             loop {
                 let next = tokio::select! {
                     next = incoming.message() => next,
-                    () = script.seen.announce.notified() => {
+                    Ok(()) = announced.changed() => {
                         let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
                         let _ = out.send(Ok(JsonRpc { body })).await;
                         continue;
@@ -318,7 +323,7 @@ impl Mcp for Script {
                 }
                 let body = message.body.clone();
                 let answer = tokio::select! {
-                    answer = script.answer(&body) => answer,
+                    answer = script.answer(&body, true) => answer,
                     () = out.closed() => return,
                 };
                 let answer = answer.map(|body| JsonRpc { body });

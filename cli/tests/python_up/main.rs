@@ -90,6 +90,13 @@ fn a_killed_up_leaves_nothing_behind_and_the_next_one_heals() {
         s["ready"] == true && s["tools"] == 1
     });
     assert_eq!(again["revision"], first["revision"]);
+    // What is remembered is not told as serving before it does.
+    for state in up.all().iter().filter(|s| s["ready"] == false) {
+        assert_eq!(
+            (&state["revision"], &state["tools"]),
+            (&Value::Null, &json!(0))
+        );
+    }
     assert_eq!(place.run(&CALL).out, "42\n");
     place.write("go", "");
     up.until("the interrupted revision serves", "demo", |s| {
@@ -229,6 +236,90 @@ fn ls_and_call_speak_for_people_and_for_programs() {
             .out,
         "42\n"
     );
+}
+
+#[test]
+fn read_and_prompt_give_what_a_client_would_get() {
+    let place = Place::new();
+    let dir = place.demo("demo");
+    place.write(
+        "demo/mcp/resources/logo/logo.json",
+        r#"{"type": "resource", "name": "logo", "description": "d", "uri": "demo://logo", "mime_type": "image/png", "callable": "read"}"#,
+    );
+    place.write(
+        "demo/mcp/resources/logo/logo.py",
+        "def read():\n    return b'\\x89PNG'\n",
+    );
+    place.write(
+        "demo/mcp/resources/sick/sick.json",
+        r#"{"type": "resource", "name": "sick", "description": "d", "uri": "demo://sick", "mime_type": "text/plain", "callable": "read"}"#,
+    );
+    place.write(
+        "demo/mcp/resources/sick/sick.py",
+        "def read():\n    raise OSError('gone')\n",
+    );
+    let mut up = place.up(&[dir.to_str().unwrap()]);
+    up.until("it serves", "demo", |s| s["ready"] == true);
+    let readme = place.run(&["read", "demo://readme"]);
+    assert!(
+        readme.code == Some(0) && readme.out.starts_with("# "),
+        "{readme:?}"
+    );
+    let json: Value =
+        serde_json::from_str(&place.run(&["read", "demo://readme", "-o", "json"]).out).unwrap();
+    assert_eq!(json["contents"][0]["uri"], "demo://readme");
+    let logo = place.ramen(&["read", "demo://logo"]).output().unwrap();
+    assert_eq!(logo.stdout, b"\x89PNG");
+    let sick = place.run(&["read", "demo://sick"]);
+    assert!(
+        sick.code == Some(5) && sick.err.contains("OSError: gone"),
+        "{sick:?}"
+    );
+    let unknown = place.run(&["read", "demo://nope"]);
+    assert!(
+        unknown.code == Some(2) && unknown.err.contains("demo://readme"),
+        "{unknown:?}"
+    );
+
+    let prompt = [
+        "prompt",
+        "demo_explain_prompt",
+        "expression=6 * 7",
+        "reader=a child",
+    ];
+    let text = place.run(&prompt);
+    assert!(
+        text.code == Some(0) && text.out.contains("a child") && text.out.contains("## Settings"),
+        "{text:?}"
+    );
+    let yaml = place.run(&[&prompt[..], &["-o", "yaml"]].concat());
+    assert!(yaml.out.contains("role: user"), "{yaml:?}");
+    let missing = place.run(&["prompt", "demo_explain_prompt"]);
+    assert!(
+        missing.code == Some(2) && missing.err.contains("is missing"),
+        "{missing:?}"
+    );
+    let unknown = place.run(&["prompt", "nope"]);
+    assert!(
+        unknown.code == Some(2) && unknown.err.contains("demo_explain_prompt"),
+        "{unknown:?}"
+    );
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_ends_the_start_with_who_has_it_and_what_to_do() {
+    let place = Place::new();
+    let dir = place.demo("demo");
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let refused = place.run(&["up", dir.to_str().unwrap(), "--listen", &address]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let who = format!("{address} is in use by ");
+    for part in [who.as_str(), "(process ", "--listen"] {
+        assert!(refused.err.contains(part), "{refused:?}");
+    }
+    place.until_nothing_runs();
 }
 
 #[test]

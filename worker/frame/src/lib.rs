@@ -18,9 +18,11 @@
 //! ```
 
 mod codec;
+mod failure;
 mod message;
 
 pub use codec::{Decoder, FrameError, HEADER_LEN, Header, MAX_FRAME, RawFrame, begin, finish};
+pub use failure::{error_parts, error_place};
 pub use message::{
     FromHost, Importing, Load, LoadPackage, Loaded, LoadedPackage, Log, PackageKind, Progress,
     Stats, Status, ToHost, kind,

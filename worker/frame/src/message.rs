@@ -192,7 +192,8 @@ pub enum Status {
     Json = 1,
     /// The callable returned MCP content: a JSON array of content blocks.
     Content = 2,
-    /// The callable failed: `Type: message`, one line of UTF-8.
+    /// The callable failed: `Type: message`, one line of UTF-8. A second line may say where in its package
+    /// ([`error_place`](crate::error_place)); it is for the log and never goes to a caller.
     Error = 3,
     /// A resource returned bytes: those bytes.
     Blob = 4,

@@ -118,4 +118,16 @@ impl Python {
                     .map_or_else(|_| "Exception".to_owned(), |name| name.to_string())
             })
     }
+
+    /// Where in its package an exception was raised, `utils/helper.py, line 3`; empty when it was nowhere in there.
+    pub(crate) fn raised_at(&self, py: pyo3::Python<'_>, error: &PyErr, root: &str) -> String {
+        let Some(folder) = self.folder.get() else {
+            return String::new();
+        };
+        let folder = std::path::Path::new(folder).join(root);
+        self.boot(py)
+            .call_method1("raised_at", (error.value(py), folder.to_string_lossy()))
+            .and_then(|place| place.extract())
+            .unwrap_or_default()
+    }
 }

@@ -45,6 +45,10 @@ pub(crate) fn failure(
     let text = side.describe(py, error, package.map(|package| package.root.as_str()));
     let mark = start(call, out);
     out.extend_from_slice(text.as_bytes());
+    if let Some(package) = package {
+        let place = side.raised_at(py, error, &package.root);
+        out.extend(ramen_frame::error_place(&place));
+    }
     if seal(out, mark, Status::Error).is_err() {
         // `describe` bounds its text: this is for completeness.
         let mark = start(call, out);

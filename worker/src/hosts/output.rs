@@ -1,48 +1,100 @@
 //! What user code prints: lines of stdout and stderr, bounded.
 
-use std::io;
 use std::os::fd::OwnedFd;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 /// Longest line that is kept; the rest of it is dropped.
 const MAX_LINE: usize = 8 * 1024;
 
-/// Reads `pipe` to its end and gives each line to `line`.
-pub(super) fn read_lines(pipe: OwnedFd, line: impl FnMut(String) + Send + 'static) {
+/// Bytes that are still read after the host ended: what a full pipe holds. A process that it left behind may hold the
+/// other end of the pipe, and write, for ever.
+const LAST_BYTES: usize = 64 * 1024;
+
+/// Reads `pipe` to its end, or until `ended` and what was written by then, and gives each line to `line`.
+pub(super) fn read_lines(
+    pipe: OwnedFd,
+    ended: impl Future<Output = ()> + Send + 'static,
+    line: impl FnMut(String) + Send + 'static,
+) {
     match pipe::Receiver::from_owned_fd(pipe) {
-        Ok(receiver) => drop(tokio::spawn(async move {
-            // The end of the pipe, or an error on it, ends the task: there is nobody to tell.
-            let _ = copy_lines(receiver, line).await;
-        })),
+        Ok(receiver) => drop(tokio::spawn(copy_lines(receiver, ended, line))),
         Err(error) => tracing::warn!(%error, "cannot read the output of a host"),
     }
 }
 
 async fn copy_lines(
-    mut pipe: impl AsyncRead + Unpin,
-    mut line: impl FnMut(String),
-) -> io::Result<()> {
+    mut pipe: pipe::Receiver,
+    ended: impl Future<Output = ()>,
+    line: impl FnMut(String),
+) {
+    let mut lines = Lines {
+        kept: Vec::new(),
+        line,
+    };
     let mut chunk = Vec::with_capacity(4096);
-    let mut kept: Vec<u8> = Vec::new();
+    tokio::pin!(ended);
     loop {
         chunk.clear();
-        if pipe.read_buf(&mut chunk).await? == 0 {
-            if !kept.is_empty() {
-                line(text(&kept));
+        tokio::select! {
+            biased;
+            // First: a pipe that never runs dry must not keep it waiting.
+            () = &mut ended => {
+                last_lines(&pipe, &mut lines);
+                break;
             }
-            return Ok(());
+            read = pipe.read_buf(&mut chunk) => match read {
+                // The end of the pipe, or an error on it: there is nobody to tell.
+                Ok(0) | Err(_) => break,
+                Ok(_) => lines.take(&chunk),
+            },
         }
-        let mut rest = chunk.as_slice();
+    }
+    lines.finish();
+}
+
+/// What the pipe holds now, without waiting for more. Asked of the system itself: the runtime may not have heard yet that
+/// there is something.
+fn last_lines(pipe: &pipe::Receiver, lines: &mut Lines<impl FnMut(String)>) {
+    let mut chunk = [0; 4096];
+    let mut left = LAST_BYTES;
+    while left > 0 {
+        match rustix::io::read(pipe, &mut chunk) {
+            Ok(0) => return,
+            Ok(read) => {
+                lines.take(chunk.get(..read).unwrap_or_default());
+                left = left.saturating_sub(read);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            // Empty (the pipe never blocks), or broken.
+            Err(_) => return,
+        }
+    }
+}
+
+/// Cuts bytes into lines.
+struct Lines<F> {
+    kept: Vec<u8>,
+    line: F,
+}
+
+impl<F: FnMut(String)> Lines<F> {
+    fn take(&mut self, mut rest: &[u8]) {
         while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
             let (head, tail) = rest.split_at(at);
-            keep(&mut kept, head);
-            line(text(&kept));
-            kept.clear();
+            keep(&mut self.kept, head);
+            (self.line)(text(&self.kept));
+            self.kept.clear();
             rest = tail.get(1..).unwrap_or_default();
         }
-        keep(&mut kept, rest);
+        keep(&mut self.kept, rest);
+    }
+
+    fn finish(&mut self) {
+        if !self.kept.is_empty() {
+            (self.line)(text(&self.kept));
+        }
     }
 }
 
@@ -58,12 +110,35 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     async fn lines(input: &[u8]) -> Vec<String> {
-        let mut seen = Vec::new();
-        copy_lines(input, |line| seen.push(line)).await.unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let input = input.to_vec();
+        let writing = std::thread::spawn(move || writer.write_all(&input));
+        let seen = read(reader.into(), std::future::pending()).await;
+        writing.join().unwrap().unwrap();
         seen
+    }
+
+    async fn read(pipe: OwnedFd, ended: impl Future<Output = ()>) -> Vec<String> {
+        let receiver = pipe::Receiver::from_owned_fd(pipe).unwrap();
+        let mut seen = Vec::new();
+        copy_lines(receiver, ended, |line| seen.push(line)).await;
+        seen
+    }
+
+    #[tokio::test]
+    async fn a_process_that_keeps_the_pipe_does_not_keep_the_reader() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"last words\nand half a line").unwrap();
+        let seen = read(reader.into(), std::future::ready(())).await;
+        assert_eq!(seen, ["last words", "and half a line"]);
+        // The reader's end is closed: whoever still writes is told.
+        let error = writer.write_all(b"more").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     }
 
     #[tokio::test]

@@ -213,7 +213,12 @@ impl HostProcess {
     fn forward(&self, pipe: OwnedFd, stderr: bool, output: Option<mpsc::Sender<OutputLine>>) {
         let pid = self.pid();
         let channel = Arc::downgrade(&self.shared.channel);
-        output::read_lines(pipe, move |line| {
+        let mut death = self.shared.death.subscribe();
+        let ended = async move {
+            // A lost sender means the same.
+            let _ = death.wait_for(Option::is_some).await;
+        };
+        output::read_lines(pipe, ended, move |line| {
             if let Some(output) = &output {
                 let package = channel
                     .upgrade()

@@ -40,10 +40,10 @@ impl Admin for Service {
                     prompts: count(group.prompts.len()),
                 }))
             }
-            Ok(Err(error)) => {
-                // The text with everything behind the error, redacted.
-                let mut status = Status::failed_precondition(self.0.manager.wanted().1);
-                let reason = MetadataValue::from_static(error.reason().as_str());
+            Ok(Err(refused)) => {
+                // Its own text: another load may have been refused since.
+                let mut status = Status::failed_precondition(refused.message);
+                let reason = MetadataValue::from_static(refused.error.reason().as_str());
                 status.metadata_mut().insert(REASON_HEADER, reason);
                 Err(status)
             }

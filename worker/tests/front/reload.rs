@@ -114,6 +114,25 @@ async fn a_revision_that_does_not_load_never_replaces_one_that_serves() {
 }
 
 #[tokio::test]
+async fn loads_refused_at_the_same_time_each_get_their_own_reason() {
+    let running = setup().serve(&group(&["echo"])).await;
+    let good = group(&["echo"]).publish(&running.store(), "two").await;
+    let admin = running.admin().await;
+    let loads = (0..16).map(|n| {
+        let (mut admin, mut desired) = (admin.clone(), good.clone());
+        desired.python = format!("9.{n}");
+        async move {
+            let refused = admin.reload(request(&desired)).await.unwrap_err();
+            (desired.python, refused.message().to_owned())
+        }
+    });
+    for (python, message) in futures::future::join_all(loads).await {
+        let own = format!("host program for Python {python}:");
+        assert!(message.contains(&own), "{python}: {message}");
+    }
+}
+
+#[tokio::test]
 async fn packages_that_are_excluded_may_be_broken() {
     let running = setup().start().await;
     let group = group(&["echo", "refuses_to_load"]).file("tools/odd/odd.json", "{");

@@ -118,6 +118,41 @@ async fn run06_an_error_names_no_path_and_has_no_traceback() {
 }
 
 #[tokio::test]
+async fn a_failed_call_is_a_line_of_the_log_with_its_place_and_without_what_was_sent() {
+    let source = "from deep import dig\n\ndef run(text):\n    return dig(text)\n";
+    let helper = "import json\n\ndef dig(text):\n    return json.loads(text)\n";
+    let later = "async def run(text):\n    raise LookupError(text)\n";
+    let input = json!({"text": {"type": "string"}});
+    let group = Group::new()
+        .tool("digs", &input, source)
+        .file("tools/digs/utils/deep.py", helper)
+        .tool("later", &input, later)
+        .resource("sick", "sick://one", "text/plain", "def run():\n    raise OSError(5, 'x')\n");
+    each_python(async |python| {
+        let served = Setup::new(python).serve(&group).await;
+        let client = served.client().await;
+        for tool in ["digs", "later"] {
+            client.error(tool, json!({"text": "what-was-sent"})).await;
+        }
+        client.rpc("resources/read", json!({"uri": "sick://one"})).await;
+        for (package, exception, place) in [
+            // The last line of the author's own code, not the library's.
+            ("tools/digs", "JSONDecodeError", "utils/deep.py, line 4"),
+            ("tools/later", "LookupError", "later.py, line 2"),
+            ("resources/sick", "OSError", "sick.py, line 2"),
+        ] {
+            let line = served
+                .log
+                .line(package, |line| line["message"] == "a call failed in its code" && line["package"] == package)
+                .await;
+            assert_eq!((&line["exception"], &line["place"]), (&json!(exception), &json!(place)));
+        }
+        assert!(!served.log.text().contains("what-was-sent"), "{}", served.log.text());
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn run01_run02_what_is_printed_goes_to_the_log_with_the_name_and_stdin_is_empty() {
     let group = Group::new()
         .tool(

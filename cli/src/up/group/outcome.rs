@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::work::Done;
 use super::{FIRST_PAUSE, Group};
+use crate::revision::short;
 use crate::up::source::{Found, Stored, Trouble};
-use crate::up::status::short;
 use crate::up::worker::{Health, Refused, Worker};
 
 const MAX_PAUSE: Duration = Duration::from_mins(5);
@@ -302,6 +302,7 @@ impl Group {
     /// The process came up, went away, or has something to say.
     pub(super) fn worker_news(&mut self, health: &Health, worker: &Worker) {
         self.status.address.clone_from(&health.address);
+        let deaths_told = std::mem::replace(&mut self.deaths_told, health.deaths);
         let was_ready = std::mem::replace(&mut self.status.ready, health.serving);
         if health.serving {
             self.status.since.get_or_insert_with(Instant::now);
@@ -313,7 +314,7 @@ impl Group {
             }
         } else if let Some(problem) = &health.problem {
             self.status.message.clone_from(problem);
-            if health.address.is_none() {
+            if health.deaths > deaths_told {
                 self.deaths.push_back(Instant::now());
                 self.deaths.retain(|at| at.elapsed() < DEATHS_WITHIN);
             }

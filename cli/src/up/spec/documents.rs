@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use ramen_crds::McpGroup;
+use ramen_group::yaml;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -47,8 +48,7 @@ pub(super) fn key_of(metadata: &ObjectMeta) -> Key {
 impl Documents {
     /// Reads all documents; the error names the document.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+        let documents = yaml::documents(text)?;
         let mut read = Self::default();
         for (n, document) in documents.into_iter().enumerate() {
             if document.is_null() {
@@ -67,12 +67,11 @@ impl Documents {
                 ("ramen.dev/v1alpha1", "McpGroup") => {
                     check_namespace(&document).map_err(|error| failed(&error))?;
                     let spec = document["spec"].clone();
-                    let group: McpGroup =
-                        serde_json::from_value(document).map_err(|error| failed(&error))?;
+                    let group: McpGroup = yaml::typed(&document).map_err(|error| failed(&error))?;
                     let known =
                         serde_json::to_value(&group.spec).map_err(|error| failed(&error))?;
                     let mut fields = Vec::new();
-                    unknown("spec", &spec, &known, &mut fields);
+                    unknown("spec", &spec, &known, &mut fields).map_err(|error| failed(&error))?;
                     let told = fields
                         .iter()
                         .map(|field| failed(&format!("{field} is not known and ignored")));
@@ -80,7 +79,7 @@ impl Documents {
                     read.groups.push(group);
                 }
                 ("v1", "Secret") => {
-                    let (key, secret) = secret(document).map_err(|error| failed(&error))?;
+                    let (key, secret) = secret(&document).map_err(|error| failed(&error))?;
                     read.secrets.insert(key, secret);
                 }
                 (_, "McpGroup") => {
@@ -95,14 +94,15 @@ impl Documents {
     }
 }
 
-/// Fields that were written and not understood: those that are lost when what was understood is written again.
-fn unknown(path: &str, given: &Value, known: &Value, into: &mut Vec<String>) {
+/// Fields that were written and not understood: those that are lost when what was understood is written again. A list
+/// where a map belongs is a fault: it was read as the fields in their order, which no API server does.
+fn unknown(path: &str, given: &Value, known: &Value, into: &mut Vec<String>) -> Result<(), String> {
     match (given, known) {
         (Value::Object(given), Value::Object(known)) => {
             for (name, value) in given {
                 let path = format!("{path}.{name}");
                 match known.get(name) {
-                    Some(known) => unknown(&path, value, known, into),
+                    Some(known) => unknown(&path, value, known, into)?,
                     // A default is not written again.
                     None if is_default(value) => {}
                     None => into.push(path),
@@ -111,11 +111,15 @@ fn unknown(path: &str, given: &Value, known: &Value, into: &mut Vec<String>) {
         }
         (Value::Array(given), Value::Array(known)) => {
             for (n, (given, known)) in given.iter().zip(known).enumerate() {
-                unknown(&format!("{path}[{n}]"), given, known, into);
+                unknown(&format!("{path}[{n}]"), given, known, into)?;
             }
+        }
+        (Value::Array(_), Value::Object(_)) => {
+            return Err(format!("`{path}` must be a map, not a list"));
         }
         _ => {}
     }
+    Ok(())
 }
 
 fn is_default(value: &Value) -> bool {
@@ -143,12 +147,12 @@ fn check_namespace(document: &Value) -> Result<(), &'static str> {
     }
 }
 
-fn secret(document: Value) -> Result<(Key, Secret), String> {
+fn secret(document: &Value) -> Result<(Key, Secret), String> {
     let SecretDocument {
         metadata,
         data,
         string_data,
-    } = serde_json::from_value(document).map_err(|error| error.to_string())?;
+    } = yaml::typed(document)?;
     let mut secret = Secret::new();
     for (key, value) in data.into_iter().flatten() {
         // The value itself is in no message.
@@ -221,6 +225,39 @@ mod tests {
             assert!(remarks.contains(field), "{remarks}");
         }
         assert_eq!(read.remarks.len(), 3);
+    }
+
+    #[test]
+    fn wrong_types_are_told_by_the_path_of_the_field() {
+        for (spec, says) in [
+            (
+                "source: {url: [x]}, network: {allowedCIDRs: []}",
+                "`spec.source.url` must be a text, not a list",
+            ),
+            (
+                "source: {url: x, suspend: maybe}, network: {allowedCIDRs: []}",
+                "`spec.source.suspend` must be true or false, not a text",
+            ),
+            (
+                "source: {url: x}, network: {allowedCIDRs: 10.0.0.0/8}",
+                "`spec.network.allowedCIDRs` must be a list, not a text",
+            ),
+            (
+                "source: {url: x}, network: {allowedCIDRs: []}, history: -1",
+                "`spec.history` must be a whole number from 0 to 4294967295, not -1",
+            ),
+            (
+                "source: {url: x}, network: [[10.0.0.0/8]]",
+                "`spec.network` must be a map, not a list",
+            ),
+            ("source: {}, network: {}", "`spec.source.url` is missing"),
+        ] {
+            let text = format!(
+                "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {{name: a}}\nspec: {{{spec}}}\n"
+            );
+            let error = Documents::parse(&text).err().unwrap();
+            assert_eq!(error, format!("document 1 (McpGroup a): {says}"));
+        }
     }
 
     #[test]
