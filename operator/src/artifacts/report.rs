@@ -151,10 +151,10 @@ mod tests {
     fn texts_are_cut_and_cleaned() {
         let mut report = good();
         let message = format!("a\u{1b}[31m\0{}", "ü".repeat(100_000));
-        report["errors"] = json!(vec![
-            json!({"package": "tools/x", "reason": "ImportFailed", "message": message});
-            6000
-        ]);
+        let finding = |message: &str| json!({"package": "tools/x", "reason": "ImportFailed", "message": message});
+        let mut errors = vec![finding("short"); 6000];
+        errors[0] = finding(&message);
+        report["errors"] = errors.into();
         let report = judge(&report).unwrap();
         assert_eq!(report.errors.len(), MAX_FINDINGS);
         let message = &report.errors[0].message;
