@@ -1,0 +1,180 @@
+//! Pods that run on paper only.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::{Stage, address, told};
+
+/// How long a deploy job tries to hand its report over, and how often.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// A deploy job that is to be played.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deploy {
+    /// Of the group.
+    pub namespace: String,
+    /// The group.
+    pub group: String,
+    /// As people are told it: `main@sha1:…`.
+    pub revision: String,
+    /// The git tree that its code is.
+    pub tree: String,
+    /// The image that it runs in.
+    pub image: String,
+    digest: String,
+}
+
+/// Tells what a deploy job does.
+#[derive(Clone)]
+pub struct Paper(Arc<dyn Fn(&Deploy) -> Outcome + Send + Sync>);
+
+/// What a deploy job does.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It hands this report over and ends well.
+    Report(Value),
+    /// It ends with this code and no report.
+    Exit(i32),
+    /// It runs out of memory.
+    OutOfMemory,
+    /// It goes on and on.
+    Hang,
+    /// It waits for one of these permits, and takes it.
+    After(Arc<Semaphore>, Box<Self>),
+}
+
+impl Paper {
+    /// Every deploy finds these tools.
+    pub fn of(tools: &'static [&'static str]) -> Self {
+        Self::new(|deploy| Outcome::Report(report(deploy, tools)))
+    }
+
+    /// What each deploy does.
+    pub fn new(plays: impl Fn(&Deploy) -> Outcome + Send + Sync + 'static) -> Self {
+        Self(Arc::new(plays))
+    }
+}
+
+/// The report of a deploy that went well.
+pub fn report(deploy: &Deploy, tools: &[&str]) -> Value {
+    let packages = tools
+        .iter()
+        .map(|name| json!({ "kind": "tool", "name": name, "ok": true }));
+    json!({
+        "revision": deploy.revision, "tree": deploy.tree, "python": "3.11", "group": deploy.group,
+        "code": { "key": deploy.tree, "digest": deploy.digest, "size": 1 },
+        "packages": packages.collect::<Vec<_>>(),
+        "outcome": "ok",
+    })
+}
+
+pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Result<()> {
+    let turn = stage.starts.acquire().await?;
+    let address = address();
+    let tell = |state| told::tell(&stage.client, pod, address, state);
+    let Some((url, deploy)) = deploy(pod)? else {
+        let ready = told::State::Running {
+            ready: true,
+            restarts: 0,
+        };
+        return tell(ready).await;
+    };
+    tell(told::State::Running {
+        ready: false,
+        restarts: 0,
+    })
+    .await?;
+    drop(turn);
+    let mut outcome = (paper.0)(&deploy);
+    while let Outcome::After(permits, then) = outcome {
+        permits.acquire().await?.forget();
+        outcome = *then;
+    }
+    match outcome {
+        Outcome::Report(report) => {
+            let token = token(stage, pod).await?;
+            let taken = hand_over(&url, &token, &report).await;
+            tell(told::State::Ended {
+                code: i32::from(!taken),
+            })
+            .await
+        }
+        Outcome::Exit(code) => tell(told::State::Ended { code }).await,
+        Outcome::OutOfMemory => tell(told::State::OutOfMemory).await,
+        Outcome::Hang | Outcome::After(..) => Ok(()),
+    }
+}
+
+/// As a deploy job does it: again and again while the operator is away.
+async fn hand_over(url: &str, token: &str, report: &Value) -> bool {
+    let bearer = format!("Bearer {token}");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let body = report.to_string();
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match crate::http::request("PUT", url, &headers, body.as_bytes()).await {
+            Ok(answer) if answer.status < 300 => return true,
+            _ if tokio::time::Instant::now() > end => return false,
+            _ => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Where the report of a deploy job goes, and what it is about; `None` for any other pod.
+fn deploy(pod: &Pod) -> anyhow::Result<Option<(String, Deploy)>> {
+    let container = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.containers.first())
+        .context("a pod without a container")?;
+    let args = container.args.as_deref().unwrap_or_default();
+    let after = |flag: &str| {
+        let at = args.iter().position(|arg| arg == flag)?;
+        args.get(at + 1).cloned()
+    };
+    let Some(url) = after("--report-url") else {
+        return Ok(None);
+    };
+    let layer = after("--code-layer").context("a deploy job without --code-layer")?;
+    let (tree, digest) = layer
+        .split_once('@')
+        .context("a code layer without a digest")?;
+    let deploy = Deploy {
+        namespace: pod.namespace().unwrap_or_default(),
+        group: after("--group").unwrap_or_default(),
+        revision: after("--revision").unwrap_or_default(),
+        tree: tree.to_owned(),
+        image: container.image.clone().unwrap_or_default(),
+        digest: digest.to_owned(),
+    };
+    Ok(Some((url, deploy)))
+}
+
+/// The token that is mounted into the pod.
+async fn token(stage: &Stage, pod: &Pod) -> anyhow::Result<String> {
+    let spec = pod.spec.as_ref().context("a pod without a spec")?;
+    let mut names = spec.volumes.iter().flatten();
+    let name = names
+        .find_map(|volume| volume.secret.as_ref()?.secret_name.clone())
+        .context("a deploy job without a Secret")?;
+    let secrets =
+        Api::<Secret>::namespaced(stage.client.clone(), &pod.namespace().unwrap_or_default());
+    let secret = secrets.get(&name).await?;
+    let data = secret.data.unwrap_or_default();
+    let token = data
+        .into_values()
+        .next()
+        .context("a Secret without a token")?;
+    let token = String::from_utf8(token.0)?;
+    ensure!(!token.is_empty(), "the token in {name} is empty");
+    Ok(token)
+}

@@ -1,0 +1,176 @@
+//! What every drill starts from.
+
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use ramen_crds::McpGroup;
+use ramen_e2e::{
+    Account, GitHost, Group, Namespace, Operator, Proxy, Tier, crd,
+    player::{Containers, Paper, Player, Programs},
+    with_temp_ns,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Lines of the operator's log that a failed drill shows.
+const LINES: usize = 80;
+
+/// A namespace with an operator of its own, a proxy before the API server, a git host, and somebody who plays pods.
+pub(crate) struct Rig {
+    pub(crate) namespace: Namespace,
+    pub(crate) account: Account,
+    pub(crate) proxy: Proxy,
+    pub(crate) operator: Operator,
+    pub(crate) git: GitHost,
+    pub(crate) player: Player,
+    pub(crate) dir: TempDir,
+}
+
+/// A drill in which pods run on paper only, and every deploy finds the one tool `say`.
+pub(crate) async fn on_paper<T>(drill: T)
+where
+    T: AsyncFnOnce(&mut Rig) -> anyhow::Result<()>,
+{
+    with_paper(Paper::of(&["say"]), drill).await;
+}
+
+/// A drill in which the test says what deploys do.
+pub(crate) async fn with_paper<T>(paper: Paper, drill: T)
+where
+    T: AsyncFnOnce(&mut Rig) -> anyhow::Result<()>,
+{
+    run(|| Ok(Containers::Paper(paper)), drill).await;
+}
+
+/// A drill in which deploy jobs and workers are the real programs.
+pub(crate) async fn for_real<T>(drill: T)
+where
+    T: AsyncFnOnce(&mut Rig) -> anyhow::Result<()>,
+{
+    run(|| Ok(Containers::Real(Programs::built()?)), drill).await;
+}
+
+async fn run<T>(containers: impl FnOnce() -> anyhow::Result<Containers>, drill: T)
+where
+    T: AsyncFnOnce(&mut Rig) -> anyhow::Result<()>,
+{
+    with_temp_ns(Tier::T2, async |namespace| {
+        let mut rig = Rig::new(namespace, containers()?).await?;
+        let outcome = AssertUnwindSafe(drill(&mut rig)).catch_unwind().await;
+        if !matches!(outcome, Ok(Ok(()))) {
+            eprintln!("{}", rig.story().await);
+        }
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+    .await;
+}
+
+impl Rig {
+    async fn new(namespace: Namespace, containers: Containers) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        crd(&namespace.client).await?;
+        let account = namespace.operator_account().await?;
+        let proxy = Proxy::start().await?;
+        let mut operator = Operator::new(&account, &proxy.url(), &dir.path().join("operator"))?;
+        let git = GitHost::http()?;
+        let pods = dir.path().join("pods");
+        let player = Player::start(&namespace.client, Some(&namespace.name), containers, pods)?;
+        operator.up().await?;
+        Ok(Self {
+            namespace,
+            account,
+            proxy,
+            operator,
+            git,
+            player,
+            dir,
+        })
+    }
+
+    /// Commits a group of the one tool `say`, which answers with this text.
+    pub(crate) fn push(&self, text: &str) -> anyhow::Result<String> {
+        self.git.push(&says(text))
+    }
+
+    /// A group of the git host with one pod.
+    pub(crate) async fn group(&self, name: &str) -> anyhow::Result<Group> {
+        Group::apply(&self.namespace, name, Group::spec(&self.git.url(), 1)).await
+    }
+
+    /// A group that serves its first revision.
+    pub(crate) async fn live(&self, name: &str) -> anyhow::Result<(Group, String)> {
+        let commit = self.push("one")?;
+        let group = self.group(name).await?;
+        group.serves(&commit).await?;
+        Ok((group, commit))
+    }
+
+    /// The operator runs, as a kubelet would see to: it ends itself when it could not renew its lease in time.
+    pub(crate) async fn revived(&mut self) -> anyhow::Result<()> {
+        if !self.operator.runs()? {
+            self.operator.start()?;
+        }
+        self.operator.ready().await
+    }
+
+    async fn story(&self) -> String {
+        let log = self.operator.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let mut story = format!(
+            "---- the operator's log ----\n{}\n",
+            lines[lines.len().saturating_sub(LINES)..].join("\n")
+        );
+        if let Ok(groups) = self
+            .namespace
+            .api::<McpGroup>()
+            .list(&kube::api::ListParams::default())
+            .await
+        {
+            for group in groups {
+                let status = serde_json::to_string(&group.status).unwrap_or_default();
+                story.push_str(&format!("group {:?}: {status}\n", group.metadata.name));
+            }
+        }
+        story
+    }
+}
+
+/// The files of a group of the one tool `say`, which answers with this text.
+pub(crate) fn says(text: &str) -> [(String, String); 2] {
+    let source = format!("def say():\n    return {}\n", json!(text));
+    ramen_e2e::tool("say", &json!({}), &source)
+}
+
+/// The condition of that type, if the group has it.
+pub(crate) fn condition<'a>(group: &'a McpGroup, kind: &str) -> Option<&'a Condition> {
+    let status = group.status.as_ref()?;
+    let mut all = status.conditions.iter();
+    all.find(|condition| condition.type_ == kind)
+}
+
+/// The condition has this status and this reason.
+pub(crate) fn is(group: &McpGroup, kind: &str, status: &str, reason: &str) -> bool {
+    condition(group, kind).is_some_and(|found| found.status == status && found.reason == reason)
+}
+
+/// The words of a condition; empty when there is none.
+pub(crate) fn words<'a>(group: &'a McpGroup, kind: &str) -> &'a str {
+    condition(group, kind).map_or("", |condition| condition.message.as_str())
+}
+
+/// A value that was not used before, for `ramen.dev/requested-at`.
+pub(crate) fn now() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("look-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A Secret with these entries, as a person writes it.
+pub(crate) fn secret(entries: &[(&str, &str)]) -> Value {
+    let entries: serde_json::Map<String, Value> = entries
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
+    json!({ "stringData": entries })
+}
