@@ -124,6 +124,8 @@ def test_the_operator_knows_every_variable_that_the_chart_sets(case):
         known -= {"RAMEN_OPERATOR_NAMESPACES"}
     if not VALUES[case].get("webhooks"):
         known -= {"RAMEN_OPERATOR_HOOKS_DIR"}
+    # With a bucket alone: see test_pods_can_be_told_to_read_the_bucket_themselves.
+    known -= {f"RAMEN_OPERATOR_PODS_BUCKET{end}" for end in ("", "_SECRET", "_CIDRS")}
     assert {name for name in names if name.startswith("RAMEN_")} == known
 
 

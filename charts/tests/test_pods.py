@@ -127,9 +127,22 @@ def test_a_bucket_is_a_store_without_a_claim_that_all_replicas_share():
     assert env["RAMEN_OPERATOR_STORE"] == "/var/lib/ramen/store"
 
 
+def test_pods_can_be_told_to_read_the_bucket_themselves():
+    pods_read = {"enabled": True, "secretName": "reader", "cidrs": ["192.0.2.0/24", "2001:db8::/32"]}
+    (deployment,) = of(render({"artifacts": {"store": "s3://layers", "pods": pods_read}}), "Deployment")
+    env = {e["name"]: e.get("value") for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["RAMEN_OPERATOR_PODS_BUCKET"] == "1"
+    assert env["RAMEN_OPERATOR_PODS_BUCKET_SECRET"] == "reader"
+    assert env["RAMEN_OPERATOR_PODS_BUCKET_CIDRS"] == "192.0.2.0/24,2001:db8::/32"
+    (deployment,) = of(rendered("default"), "Deployment")
+    assert "PODS_BUCKET" not in str(deployment)
+
+
 @pytest.mark.parametrize(
     ("artifacts", "says"),
     [
+        ({"pods": {"enabled": True}}, "artifacts.store"),
+        ({"store": "s3://layers", "pods": {"cidrs": ["everywhere"]}}, "cidrs"),
         ({"secretName": "bucket"}, "artifacts.store"),
         ({"store": "/var/lib/x"}, "artifacts"),
         ({"store": "https://bucket.example"}, "artifacts"),

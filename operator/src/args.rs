@@ -29,6 +29,15 @@ pub struct Args {
     /// Folder of the artifact store, or a bucket: s3://…, gs://…, az://…
     #[arg(long, env = names::STORE, default_value = "/var/lib/ramen/store", value_name = "DIR|BUCKET")]
     pub store: PathBuf,
+    /// Pods read layers from the bucket of the store themselves
+    #[arg(long, env = names::PODS_BUCKET, value_parser = clap::builder::BoolishValueParser::new(), default_value = "false", action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "0|1")]
+    pub pods_bucket: bool,
+    /// Secret of each namespace with the variables for that
+    #[arg(long, env = names::PODS_BUCKET_SECRET, value_name = "NAME")]
+    pub pods_bucket_secret: Option<String>,
+    /// Ranges in which the bucket is, for the policies of pods
+    #[arg(long, env = names::PODS_BUCKET_CIDRS, value_delimiter = ',', value_name = "CIDR,…")]
+    pub pods_bucket_cidrs: Vec<String>,
     /// Folder for fetches
     #[arg(long, env = names::SCRATCH, default_value = "/var/lib/ramen/scratch", value_name = "DIR")]
     pub scratch: PathBuf,

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 pub(crate) use self::apply::{Handed, REPLICAS};
-pub(crate) use self::context::{Context, Operator, State};
+pub(crate) use self::context::{Context, Operator, PodsBucket, State};
 pub(crate) use self::tasks::Work;
 #[cfg(test)]
 pub(crate) use self::validate::tests::operator as test_operator;

@@ -16,6 +16,14 @@ pub const ARTIFACTS_URL: &str = "RAMEN_OPERATOR_ARTIFACTS_URL";
 /// Folder of the artifact store (`/var/lib/ramen/store`), or a bucket: `s3://BUCKET/PREFIX`,
 /// `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, with the variables of the provider's own tools.
 pub const STORE: &str = "RAMEN_OPERATOR_STORE";
+/// `1`: pods read layers from the bucket of the store themselves, and ask the artifact endpoint only for what is
+/// not there; they then start without the operator (0).
+pub const PODS_BUCKET: &str = "RAMEN_OPERATOR_PODS_BUCKET";
+/// A Secret in the namespace of each group with the variables for that, which may only read. Unset: what the pods
+/// are given otherwise.
+pub const PODS_BUCKET_SECRET: &str = "RAMEN_OPERATOR_PODS_BUCKET_SECRET";
+/// Ranges in which the bucket is, separated by commas: the policies of pods let them be reached.
+pub const PODS_BUCKET_CIDRS: &str = "RAMEN_OPERATOR_PODS_BUCKET_CIDRS";
 /// Folder for fetches (`/var/lib/ramen/scratch`).
 pub const SCRATCH: &str = "RAMEN_OPERATOR_SCRATCH";
 /// Namespaces to look after, separated by commas. Unset: all.

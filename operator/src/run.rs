@@ -11,6 +11,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
 use ramen_crds::McpGroup;
+use ramen_group::CidrSet;
 use ramen_source::Store;
 use ramen_source::git::Git;
 use ramen_source::store::Bucket;
@@ -22,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use crate::args::Args;
 use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
-use crate::group::{Context, GroupKey, Guarded, Operator, Runs, Wake, Work, on_error, reconcile};
+use crate::group::{
+    Context, GroupKey, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile,
+};
 use crate::http::Pages;
 use crate::lease::Holder;
 use crate::metrics::Metrics;
@@ -120,6 +123,7 @@ async fn parts(
         worker_image: args.worker_image.clone(),
         image_pull_policy: args.image_pull_policy.clone(),
         artifacts_url: args.artifacts_url.clone(),
+        bucket: pods_bucket(args)?,
         allow_http: args.allow_http,
     };
     let reporter = Reporter {
@@ -137,6 +141,30 @@ async fn parts(
         metrics,
         recorder,
     ))
+}
+
+/// The bucket that pods read themselves.
+fn pods_bucket(args: &Args) -> anyhow::Result<Option<PodsBucket>> {
+    if !args.pods_bucket {
+        return Ok(None);
+    }
+    let address = args.store.to_str().unwrap_or_default();
+    if !Bucket::is_address(address) {
+        bail!("{} needs a bucket in {}", names::PODS_BUCKET, names::STORE);
+    }
+    let ranges = CidrSet::parse_list(&args.pods_bucket_cidrs.join(","));
+    let ranges = ranges.map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{}: {}", names::PODS_BUCKET_CIDRS, faults.join("; "))
+    })?;
+    Ok(Some(PodsBucket {
+        address: address.to_owned(),
+        secret: args
+            .pods_bucket_secret
+            .clone()
+            .filter(|name| !name.is_empty()),
+        ranges,
+    }))
 }
 
 /// The store, in a folder or a bucket.

@@ -103,6 +103,9 @@ pub struct ServeArgs {
     /// File with the token for the artifact endpoint
     #[arg(long, env = names::STORE_TOKEN_FILE, value_name = "FILE")]
     pub store_token_file: Option<PathBuf>,
+    /// Bucket from which layers are read before the endpoint is asked: s3://…, gs://…, az://…
+    #[arg(long, env = names::STORE_BUCKET, value_name = "BUCKET")]
+    pub store_bucket: Option<String>,
     /// Folder for unpacked layers and home folders; unset: `unpacked` in the store
     #[arg(long, env = names::CACHE_DIR, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
@@ -273,6 +276,7 @@ impl Config {
             host_max_calls,
             store,
             store_token_file,
+            store_bucket,
             cache_dir,
             desired,
             host_dir,
@@ -322,6 +326,12 @@ impl Config {
             reader.0.push(fault);
             StoreAt::Folder(store)
         });
+        let store = store
+            .with_bucket(store_bucket.as_deref())
+            .unwrap_or_else(|(store, fault)| {
+                reader.0.push(fault);
+                store
+            });
         if matches!(store, StoreAt::Endpoint { .. }) && cache_dir.is_none() {
             reader.0.push(format!(
                 "{}: the folder for unpacked layers must be named, since {} is an address",

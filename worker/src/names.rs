@@ -46,6 +46,9 @@ pub const HOST_MAX_CALLS: &str = "RAMEN_HOST_MAX_CALLS";
 pub const STORE: &str = "RAMEN_STORE";
 /// File with the token for the artifact endpoint; read anew for each request.
 pub const STORE_TOKEN_FILE: &str = "RAMEN_STORE_TOKEN_FILE";
+/// A bucket from which layers are read before the endpoint is asked (`s3://BUCKET/PREFIX`, `gs://…`, `az://…`),
+/// with the variables of the provider's own tools: a pod then starts without the operator.
+pub const STORE_BUCKET: &str = "RAMEN_STORE_BUCKET";
 /// Folder for unpacked layers and the hosts' home folders. Must be named when `RAMEN_STORE` is an
 /// address.
 pub const CACHE_DIR: &str = "RAMEN_CACHE_DIR";
@@ -85,3 +88,8 @@ pub const ADMIN_SERVICE: &str = "ramen.v1.Admin";
 
 /// Largest JSON-RPC message, both ways.
 pub const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// From a gateway: the request came over HTTP, and this is its protocol version.
+pub const PROTOCOL_VERSION_HEADER: &str = "mcp-protocol-version";
+/// From a gateway: the client's header copies of arguments.
+pub const PARAM_PREFIX: &str = "mcp-param-";

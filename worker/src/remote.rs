@@ -1,4 +1,5 @@
-//! Where layers come from: a folder of this machine, or the operator's artifact endpoint.
+//! Where layers come from: a folder of this machine, or the operator's artifact endpoint, before which a
+//! bucket may be asked.
 //!
 //! From the endpoint a layer is fetched by its digest into a spool, checked, unpacked into the cache
 //! and dropped from the spool. A pod that has a revision unpacked needs no endpoint at all.
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use ramen_group::LayerRef;
 use ramen_source::cache::CacheError;
-use ramen_source::store::StoreError;
+use ramen_source::store::{Bucket, StoreError};
 use ramen_source::{Cache, Kind, Store};
 use url::Url;
 
@@ -33,6 +34,8 @@ pub(crate) enum StoreAt {
         url: Url,
         /// The file with the token; read for each request, since it may change.
         token_file: PathBuf,
+        /// Asked before it.
+        bucket: Option<Bucket>,
     },
 }
 
@@ -53,7 +56,33 @@ impl StoreAt {
         Ok(Self::Endpoint {
             url,
             token_file: token_file.to_owned(),
+            bucket: None,
         })
+    }
+
+    /// The same with a bucket before the endpoint; with a fault, as it was.
+    pub(crate) fn with_bucket(self, address: Option<&str>) -> Result<Self, (Self, String)> {
+        let Some(address) = address.filter(|address| !address.is_empty()) else {
+            return Ok(self);
+        };
+        let name = names::STORE_BUCKET;
+        match (self, Bucket::new(address, std::env::vars())) {
+            (
+                Self::Endpoint {
+                    url, token_file, ..
+                },
+                Ok(bucket),
+            ) => Ok(Self::Endpoint {
+                url,
+                token_file,
+                bucket: Some(bucket),
+            }),
+            (folder @ Self::Folder(_), Ok(_)) => {
+                let fault = format!("{name}: {} is a folder already", names::STORE);
+                Err((folder, fault))
+            }
+            (store, Err(fault)) => Err((store, format!("{name}: {fault}"))),
+        }
     }
 
     /// Where unpacked layers are when nothing else is said.
@@ -85,6 +114,7 @@ pub(crate) fn address(text: &str) -> Result<Url, String> {
 pub(crate) struct Depot {
     /// The store itself, or the spool.
     store: Store,
+    bucket: Option<Store>,
     endpoint: Option<Endpoint>,
 }
 
@@ -94,10 +124,19 @@ impl Depot {
         match at {
             StoreAt::Folder(dir) => Ok(Self {
                 store: Store::open(dir)?,
+                bucket: None,
                 endpoint: None,
             }),
-            StoreAt::Endpoint { url, token_file } => Ok(Self {
+            StoreAt::Endpoint {
+                url,
+                token_file,
+                bucket,
+            } => Ok(Self {
                 store: Store::open(&spool.join("spool"))?,
+                bucket: match bucket {
+                    Some(bucket) => Some(Store::in_bucket(bucket, &spool.join("from-bucket"))?),
+                    None => None,
+                },
                 endpoint: Some(Endpoint::new(url.clone(), token_file.clone())),
             }),
         }
@@ -125,6 +164,18 @@ impl Depot {
             (Err(CacheError::Store(StoreError::Missing { .. })), Some(endpoint)) => endpoint,
             (other, _) => return other,
         };
+        if let Some(bucket) = &self.bucket {
+            match cache.ready(bucket, kind, layer).await {
+                Ok(folder) => {
+                    tracing::info!(kind = %kind, digest = layer.digest, "read a layer from the bucket");
+                    return Ok(folder);
+                }
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(kind = %kind, error, "the bucket has no such layer; the endpoint is asked");
+                }
+            }
+        }
         let scratch = self.store.root().join("incoming");
         let begin = std::time::Instant::now();
         let archive = endpoint.layer(kind, layer, &scratch).await?;

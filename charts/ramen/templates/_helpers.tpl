@@ -87,6 +87,9 @@ seccompProfile:
 {{- if and .Values.artifacts.secretName (not .Values.artifacts.store) }}
 {{- fail "artifacts.secretName is for the bucket in artifacts.store, which is empty" }}
 {{- end }}
+{{- if and .Values.artifacts.pods.enabled (not .Values.artifacts.store) }}
+{{- fail "artifacts.pods.enabled needs the bucket in artifacts.store, which is empty" }}
+{{- end }}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.artifacts.store) }}
 {{- if and .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
 {{- fail "replicas above 1 need a store that every node can mount: persistence.accessModes [ReadWriteMany], persistence.existingClaim, or a bucket in artifacts.store" }}

@@ -69,7 +69,7 @@ pub(super) fn build(group: &Validated, operator: &Operator, wanted: &Wanted) -> 
         service_account: service_account::build(group),
         secrets: secrets::build(group),
         config_maps: config_map::build(group, wanted),
-        network_policies: network_policy::build(group),
+        network_policies: network_policy::build(group, operator),
         services: zones
             .iter()
             .map(|zone| service::build(group, zone))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::runtime::events::Recorder;
 use kube::{Client, ResourceExt as _};
 use ramen_crds::{ErrorEntry, McpGroup, McpGroupStatus};
-use ramen_group::LayerRef;
+use ramen_group::{CidrSet, LayerRef};
 use tokio::time::Instant;
 
 use super::apply::Applied;
@@ -32,8 +32,21 @@ pub(crate) struct Operator {
     pub(crate) image_pull_policy: String,
     /// Where pods reach the artifact endpoint.
     pub(crate) artifacts_url: String,
+    /// The bucket that pods read layers from themselves.
+    pub(crate) bucket: Option<PodsBucket>,
     /// Repositories over plain http may be used.
     pub(crate) allow_http: bool,
+}
+
+/// How pods reach a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PodsBucket {
+    /// Its address.
+    pub(crate) address: String,
+    /// A Secret of each namespace with variables.
+    pub(crate) secret: Option<String>,
+    /// Where it is.
+    pub(crate) ranges: CidrSet,
 }
 
 /// What all runs share.

@@ -216,6 +216,7 @@ pub(crate) mod tests {
             worker_image: "ramen-worker:1".to_owned(),
             image_pull_policy: "IfNotPresent".to_owned(),
             artifacts_url: "http://ramen-artifacts.ramen:8081".to_owned(),
+            bucket: None,
             allow_http: false,
         }
     }

@@ -29,6 +29,15 @@ pub struct Bucket {
     objects: Arc<dyn ObjectStore>,
 }
 
+/// The same place; how to get there does not count.
+impl PartialEq for Bucket {
+    fn eq(&self, other: &Self) -> bool {
+        self.address == other.address
+    }
+}
+
+impl Eq for Bucket {}
+
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bucket").field(&self.address).finish()

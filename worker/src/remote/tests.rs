@@ -2,8 +2,10 @@ use std::sync::{Arc, Mutex};
 
 use ramen_group::{Finding, LayerRef, Outcome, Reason, Report};
 use ramen_source::cache::CacheError;
+use ramen_source::layer::Incoming;
 use ramen_source::layer::pack_tree;
-use ramen_source::store::StoreError;
+use ramen_source::store::{StoreError, digest_of};
+use ramen_source::testing::S3;
 use ramen_source::tree::{TreeLimits, walk_folder};
 use ramen_source::{Cache, Kind};
 use tempfile::TempDir;
@@ -116,6 +118,7 @@ impl Place {
         let at = StoreAt::Endpoint {
             url: server.url.clone(),
             token_file: self.token_file(),
+            bucket: None,
         };
         Depot::open(&at, self.cache.root()).unwrap()
     }
@@ -301,4 +304,97 @@ fn a_store_is_a_folder_or_an_address_with_a_token() {
     }
     assert!(read("https://h", None).is_err());
     assert!(DeployRun::new("http://h/v1/deploys/a/b/c", "t".into()).is_err());
+}
+
+/// The bucket with a place's layer in it, and a store over it as the operator has one.
+async fn bucket(place: &Place) -> (S3, Bucket) {
+    let server = S3::start(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let bucket = Bucket::new("s3://ramen/layers", server.variables()).unwrap();
+    let operator = Store::in_bucket(&bucket, &place.dir.path().join("operator")).unwrap();
+    let mut archive = Incoming::new(place.dir.path(), 1 << 20).unwrap();
+    archive.write(&place.archive).await.unwrap();
+    let archive = archive
+        .finish(digest_of(&place.layer).unwrap())
+        .await
+        .unwrap();
+    operator
+        .put(Kind::Code, &place.layer.key, &archive)
+        .await
+        .unwrap();
+    (server, bucket)
+}
+
+fn before(endpoint: &Scripted, place: &Place, bucket: &Bucket) -> Depot {
+    let at = StoreAt::Endpoint {
+        url: endpoint.url.clone(),
+        token_file: place.token_file(),
+        bucket: Some(bucket.clone()),
+    };
+    Depot::open(&at, place.cache.root()).unwrap()
+}
+
+#[tokio::test]
+async fn a_pod_starts_from_the_bucket_without_an_operator() {
+    let place = Place::new();
+    let (_server, bucket) = bucket(&place).await;
+    let endpoint = Scripted::start(vec![Say::Hangup]).await;
+    let depot = before(&endpoint, &place, &bucket);
+    let folder = place.ready(&depot).await.unwrap();
+    assert!(
+        ramen_source::layer::code_dir(&folder)
+            .join("prompts/p/SKILL.md")
+            .is_file()
+    );
+    assert_eq!(endpoint.seen(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_the_bucket_does_not_give_the_endpoint_does() {
+    let place = Place::new();
+    let (mut server, bucket) = bucket(&place).await;
+    let digest = digest_of(&place.layer).unwrap();
+    std::fs::remove_file(server.file(&format!("layers/blobs/{}.tar.zst", digest.hex()))).unwrap();
+    let ok = Say::Answer(200, place.archive.clone());
+    let endpoint = Scripted::start(vec![ok.clone()]).await;
+    place
+        .ready(&before(&endpoint, &place, &bucket))
+        .await
+        .unwrap();
+    assert_eq!(
+        endpoint.seen().len(),
+        1,
+        "the operator hears of it and makes it again"
+    );
+    // Neither does a bucket that is away keep a pod from starting.
+    server.stop().await;
+    let place = Place::new();
+    let endpoint = Scripted::start(vec![Say::Answer(200, place.archive.clone())]).await;
+    place
+        .ready(&before(&endpoint, &place, &bucket))
+        .await
+        .unwrap();
+    assert_eq!(endpoint.seen().len(), 1);
+}
+
+#[test]
+fn a_bucket_stands_before_an_endpoint_only() {
+    let endpoint = StoreAt::read(Path::new("http://h:1"), Some(Path::new("t"))).unwrap();
+    let with = endpoint.clone().with_bucket(Some("s3://layers")).unwrap();
+    assert!(matches!(
+        with,
+        StoreAt::Endpoint {
+            bucket: Some(_),
+            ..
+        }
+    ));
+    for none in [None, Some("")] {
+        assert_eq!(endpoint.clone().with_bucket(none), Ok(endpoint.clone()));
+    }
+    for wrong in ["layers", "http://x", "s3://"] {
+        let (kept, fault) = endpoint.clone().with_bucket(Some(wrong)).unwrap_err();
+        assert_eq!(kept, endpoint);
+        assert!(fault.starts_with(names::STORE_BUCKET), "{fault}");
+    }
+    let folder = StoreAt::Folder("a".into());
+    assert!(folder.with_bucket(Some("s3://layers")).is_err());
 }

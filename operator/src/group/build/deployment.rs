@@ -7,9 +7,9 @@ use k8s_openapi::api::apps::v1::{
     Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment,
 };
 use k8s_openapi::api::core::v1::{
-    ContainerPort, EnvVar, GRPCAction, KeyToPath, Lifecycle, LifecycleHandler, PodSpec,
-    PodTemplateSpec, Probe, ProjectedVolumeSource, SecretProjection, SleepAction,
-    TopologySpreadConstraint, Volume, VolumeMount, VolumeProjection,
+    ContainerPort, EnvFromSource, EnvVar, GRPCAction, KeyToPath, Lifecycle, LifecycleHandler,
+    PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource, SecretEnvSource, SecretProjection,
+    SleepAction, TopologySpreadConstraint, Volume, VolumeMount, VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -104,6 +104,20 @@ fn pod_spec(
     let mut container = pod::container(operator, image, "worker");
     container.args = Some(vec!["serve".to_owned()]);
     container.env = Some(env(group, operator, zone));
+    let secret = operator
+        .bucket
+        .as_ref()
+        .and_then(|bucket| bucket.secret.clone());
+    // The group's own variables come after them. Without the Secret the pods ask the endpoint.
+    container.env_from = secret.map(|name| {
+        vec![EnvFromSource {
+            secret_ref: Some(SecretEnvSource {
+                name,
+                optional: Some(true),
+            }),
+            ..EnvFromSource::default()
+        }]
+    });
     container.ports = Some(vec![
         port("grpc", names::GRPC_PORT),
         port("metrics", names::METRICS_PORT),
@@ -209,6 +223,8 @@ fn env(group: &Validated, operator: &Operator, zone: &Zone) -> Vec<EnvVar> {
             .hosts
             .map(|hosts| var("RAMEN_HOSTS", hosts.to_string())),
     );
+    let bucket = operator.bucket.as_ref();
+    env.extend(bucket.map(|bucket| var("RAMEN_STORE_BUCKET", bucket.address.clone())));
     env.extend(pod::folders());
     env.extend(pod::group_env(group));
     env

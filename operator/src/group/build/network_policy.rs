@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use ramen_crds::{Egress, Zone};
 use ramen_group::CidrSet;
 
-use super::{Labels, Validated, meta, selector, zone_meta};
+use super::{Labels, Operator, Validated, meta, selector, zone_meta};
 use crate::names::{self, child};
 
 /// Where clouds answer with credentials of the node.
@@ -33,12 +33,13 @@ const INDEXES: &[&str] = &[
     "UV_FIND_LINKS",
 ];
 
-pub(super) fn build(group: &Validated) -> Vec<NetworkPolicy> {
-    let zones = group.spec.zones.iter().map(|zone| of_zone(group, zone));
+pub(super) fn build(group: &Validated, operator: &Operator) -> Vec<NetworkPolicy> {
+    let zones = group.spec.zones.iter();
+    let zones = zones.map(|zone| of_zone(group, operator, zone));
     zones.chain([of_deploy(group)]).collect()
 }
 
-fn of_zone(group: &Validated, zone: &Zone) -> NetworkPolicy {
+fn of_zone(group: &Validated, operator: &Operator, zone: &Zone) -> NetworkPolicy {
     let mut callers = blocks(&group.spec.allowed);
     callers.push(pods("gateway"));
     callers.push(pods("operator"));
@@ -56,6 +57,7 @@ fn of_zone(group: &Validated, zone: &Zone) -> NetworkPolicy {
         },
     ];
     let mut egress = always();
+    egress.extend(bucket(operator));
     egress.extend(asked(group.spec.egress.as_ref()));
     NetworkPolicy {
         metadata: zone_meta(group, zone),
@@ -106,6 +108,16 @@ fn always() -> Vec<NetworkPolicyEgressRule> {
             ports: Some(vec![tcp(names::ARTIFACTS_PORT)]),
         },
     ]
+}
+
+/// The bucket that pods read layers from; where it is, whoever runs the operator says.
+fn bucket(operator: &Operator) -> Option<NetworkPolicyEgressRule> {
+    let ranges = &operator.bucket.as_ref()?.ranges;
+    // No ranges are no rule: an empty list of peers would mean everybody.
+    (!ranges.is_empty()).then(|| NetworkPolicyEgressRule {
+        to: Some(blocks(ranges)),
+        ports: None,
+    })
 }
 
 /// What the group asks for.

@@ -216,3 +216,44 @@ fn open_egress_still_leaves_metadata_addresses_out() {
     let policy = serde_json::to_string(&children(&group).network_policies[0]).unwrap();
     assert!(policy.contains("169.254.0.0/16") && policy.contains("fd00:ec2::254/128"));
 }
+
+#[test]
+fn pods_read_a_bucket_themselves_only_when_the_operator_says_so() {
+    let wanted = Wanted {
+        desired: Some(desired()),
+        image: None,
+        remembered: "{}".to_owned(),
+    };
+    let mut operator = operator();
+    operator.bucket = Some(crate::group::PodsBucket {
+        address: "s3://layers/team".to_owned(),
+        secret: Some("bucket".to_owned()),
+        ranges: ramen_group::CidrSet::parse_list("192.0.2.0/24").unwrap(),
+    });
+    let with = build(&full(), &operator, &wanted);
+    let container = |children: &Children<Prepared>| {
+        let spec = children.deployments[0].spec.clone().unwrap();
+        spec.template.spec.unwrap().containers.remove(0)
+    };
+    let (plain, direct) = (container(&children(&full())), container(&with));
+    let named = |container: &k8s_openapi::api::core::v1::Container| {
+        let env = container.env.iter().flatten();
+        let mut found = env.filter(|var| var.name == "RAMEN_STORE_BUCKET");
+        found.next().and_then(|var| var.value.clone())
+    };
+    assert_eq!((named(&plain), plain.env_from.clone()), (None, None));
+    assert_eq!(named(&direct).as_deref(), Some("s3://layers/team"));
+    let from = direct.env_from.unwrap().remove(0).secret_ref.unwrap();
+    assert_eq!((from.name.as_str(), from.optional), ("bucket", Some(true)));
+    let reaches = |children: &Children<Prepared>| {
+        let all = children
+            .network_policies
+            .iter()
+            .map(|policy| serde_json::to_string(&policy.spec.as_ref().unwrap().egress).unwrap());
+        all.map(|egress| egress.matches("192.0.2.0/24").count())
+            .collect::<Vec<_>>()
+    };
+    // The group asks for that range itself; jobs hand their layers to the endpoint.
+    assert_eq!(reaches(&children(&full())), [1, 1, 1, 1]);
+    assert_eq!(reaches(&with), [2, 2, 2, 1]);
+}
