@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The cluster tests: a cluster of the highest tier that this machine can run, the images of what `make build` has built, and
 # every test of the crate `ramen-e2e` in it. A cluster that runs already under the name is used and left running.
+# What cannot be run here is said in lines that begin with SKIPPED.
 # usage: run.sh [nextest arguments]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -8,16 +9,25 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cluster=e2e/cluster/cluster
 export RAMEN_CLUSTER=${RAMEN_CLUSTER:-e2e}
 
-tier=2
+skip() { printf 'SKIPPED %s\n' "$*" >&2; }
+if ! command -v go >/dev/null; then
+  skip "all cluster tests: no Go to build Kubernetes with (1.26 or newer, https://go.dev/dl)"
+  exit 0
+fi
+tier=0
 while read -r number can reason; do
-  if [ "$can" = yes ]; then
-    tier=$number
+  if [ "$can" != yes ]; then
+    skip "cluster tests of tier $number: $reason"
+  elif ! e2e/cluster/setup.sh "$number"; then
+    skip "cluster tests of tier $number: system packages are missing, see above"
   else
-    echo "SKIPPED cluster tests of tier $number: $reason" >&2
+    tier=$number
   fi
 done < <($cluster tiers)
+[ "$tier" -ge 2 ] || exit 0
 
-(cd e2e/cluster && GOWORK=off go vet ./... && GOWORK=off go test ./...)
+# Not from a cache: the tests read files of other folders, which Go does not look at.
+(cd e2e/cluster && GOWORK=off go vet ./... && GOWORK=off go test -count=1 ./...)
 
 # Built here and only run in there: cargo would look for a network, and wait for other builds while a cluster idles.
 scratch=$(mktemp -d)
@@ -35,9 +45,13 @@ $cluster up --tier "$tier" >/dev/null
 if [ "$tier" -ge 3 ]; then
   $cluster images >/dev/null
 fi
+if [ "$tier" -ge 4 ]; then
+  # Once, for the tests that install charts: they run side by side and would all build it.
+  $cluster build helm >/dev/null
+fi
 filter='test(/^t2::/)'
 [ "$tier" -ge 3 ] && filter="$filter + test(/^t3::/)"
-[ "$tier" -ge 4 ] && filter="$filter + test(/^t4::/)"
+[ "$tier" -ge 4 ] && filter="$filter + test(/^t4::/) + test(/^hooks::/)"
 # Inside the namespaces a test reaches pods by their address, and pods reach what a test serves.
 $cluster exec -- "$nextest" nextest run --cargo-metadata "$scratch/cargo.json" --binaries-metadata "$scratch/binaries.json" \
   --profile ci --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only -E "$filter" "$@"

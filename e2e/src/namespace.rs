@@ -23,7 +23,7 @@ use crate::{
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// The field manager of objects that tests make.
-const MANAGER: &str = "ramen-e2e";
+pub(crate) const MANAGER: &str = "ramen-e2e";
 
 /// The namespace of a test.
 #[derive(Clone)]
@@ -136,7 +136,11 @@ where
         .delete(&namespace.name, &DeleteParams::background())
         .await;
     match outcome {
-        Ok(Ok(())) => deleted.map(drop).context("deleting the test's namespace"),
+        Ok(Ok(())) => match deleted {
+            // The test has done it itself.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            deleted => deleted.map(drop).context("deleting the test's namespace"),
+        },
         Ok(Err(error)) => Err(error),
         Err(panic) => std::panic::resume_unwind(panic),
     }

@@ -3,12 +3,12 @@
 use std::{env, net::SocketAddr, path::Path};
 
 use anyhow::Context as _;
-use ramen_source::testing::{SmartHttp, SmartHttpOptions};
+use ramen_source::testing::{S3, SmartHttp, SmartHttpOptions};
 
 use crate::{namespace::Namespace, probe::Probe};
 
 /// The node's address inside the cluster's namespaces: pods reach there what a test serves.
-const NODE: [u8; 4] = [10, 0, 0, 1];
+pub(crate) const NODE: [u8; 4] = [10, 0, 0, 1];
 
 /// Serves the bare repositories below a folder over smart HTTP, with logins, TLS or faults as the options say, at an
 /// address that pods reach. The test must run inside the cluster's namespaces (`cluster exec`, as `make e2e` does).
@@ -26,6 +26,15 @@ pub fn git_server(root: &Path, mut options: SmartHttpOptions) -> anyhow::Result<
         };
         format!("serving git at the node's address{hint}")
     })
+}
+
+/// A server of S3's protocol with one bucket, at an address that pods reach.
+///
+/// # Errors
+/// When the test does not run inside the cluster.
+pub async fn s3() -> anyhow::Result<S3> {
+    let server = S3::start(SocketAddr::from((NODE, 0))).await;
+    server.context("serving a bucket at the node's address (run the test through `cluster exec`)")
 }
 
 /// A package index in a pod of its own, so that egress to it can be allowed, refused and cut off.

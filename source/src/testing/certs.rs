@@ -1,14 +1,15 @@
-//! Certificates for loopback, made with `openssl`.
+//! Certificates of test servers, made with `openssl`.
 
 use std::{
     fs, io,
+    net::IpAddr,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use super::run;
 
-/// A certificate authority with one server certificate for `localhost`, `127.0.0.1` and `::1`.
+/// A certificate authority with one server certificate.
 #[derive(Debug, Clone)]
 pub struct Authority {
     /// The authority's certificate, PEM.
@@ -20,8 +21,13 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes both in a folder.
+    /// Makes both in a folder; the server is `localhost`, `127.0.0.1` and `::1`.
     pub fn create(dir: &Path) -> io::Result<Self> {
+        Self::create_for(dir, &[])
+    }
+
+    /// Makes both in a folder; the server has these addresses besides.
+    pub fn create_for(dir: &Path, addresses: &[IpAddr]) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let at = |name: &str| dir.join(name);
         let openssl =
@@ -48,9 +54,13 @@ impl Authority {
         ];
         request("/CN=test authority", "ca.key", "ca.crt", &ca_extensions)?;
         request("/CN=localhost", "server.key", "server.csr", &[])?;
+        let mut names = "DNS:localhost,IP:127.0.0.1,IP:::1".to_owned();
+        for address in addresses {
+            names.push_str(&format!(",IP:{address}"));
+        }
         fs::write(
             at("extensions"),
-            "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\nbasicConstraints=CA:FALSE\n",
+            format!("subjectAltName={names}\nbasicConstraints=CA:FALSE\n"),
         )?;
         openssl(&[
             "x509",

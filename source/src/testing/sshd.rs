@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader},
-    net::TcpListener,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -15,7 +15,7 @@ use super::run;
 pub struct Sshd {
     process: Child,
     dir: PathBuf,
-    port: u16,
+    address: SocketAddr,
     user: String,
 }
 
@@ -41,9 +41,14 @@ impl Sshd {
         no_login.then(|| format!("the user {} has no login shell", user.trim()))
     }
 
-    /// Starts one. Keys are made in `dir`: `client` (the login), `stranger` (not allowed),
+    /// Starts one on loopback. Keys are made in `dir`: `client` (the login), `stranger` (not allowed),
     /// `host_ed25519`, `host_rsa`.
     pub fn start(dir: &Path) -> io::Result<Self> {
+        Self::start_at(dir, Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// Starts one at another address of this machine.
+    pub fn start_at(dir: &Path, listen: IpAddr) -> io::Result<Self> {
         let Some(program) = Self::program() else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
@@ -63,10 +68,10 @@ impl Sshd {
             run(Command::new("ssh-keygen").current_dir(dir).args(args))?;
         }
         let user = run(Command::new("id").arg("-un"))?.trim().to_owned();
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let address = TcpListener::bind((listen, 0))?.local_addr()?;
         let at = |name: &str| dir.join(name).display().to_string();
         let config = format!(
-            "ListenAddress 127.0.0.1:{port}\nHostKey {}\nHostKey {}\nAuthorizedKeysFile {}\n\
+            "ListenAddress {address}\nHostKey {}\nHostKey {}\nAuthorizedKeysFile {}\n\
              StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin prohibit-password\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\nLogLevel INFO\n",
             at("host_ed25519"),
@@ -94,24 +99,19 @@ impl Sshd {
         Ok(Self {
             process,
             dir: dir.to_owned(),
-            port,
+            address,
             user,
         })
     }
 
-    /// `ssh://user@127.0.0.1:port/path`.
+    /// `ssh://user@address:port/path`.
     pub fn url(&self, path: &Path) -> String {
-        format!(
-            "ssh://{}@127.0.0.1:{}{}",
-            self.user,
-            self.port,
-            path.display()
-        )
+        format!("ssh://{}@{}{}", self.user, self.address, path.display())
     }
 
     /// Its port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// A key file that [`Self::start`] made (`client`, `host_rsa.pub`, …).
@@ -122,8 +122,9 @@ impl Sshd {
     /// A `known_hosts` line for one of its host keys.
     pub fn known_hosts(&self, key: &str) -> io::Result<String> {
         Ok(format!(
-            "[127.0.0.1]:{} {}",
-            self.port,
+            "[{}]:{} {}",
+            self.address.ip(),
+            self.address.port(),
             self.key(&format!("{key}.pub"))?
         ))
     }
