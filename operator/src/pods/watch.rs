@@ -17,10 +17,7 @@ use super::slim::{SlimJob, SlimPod, label};
 use super::{JobView, PodView, Pods};
 use crate::group::{GroupKey, Wake};
 use crate::names;
-use crate::watches::{Stub, each};
-
-/// Objects in one page of a list: a page is in memory whole.
-const PAGE: u32 = 200;
+use crate::watches::{PAGE, Stub, each};
 
 impl Stub for SlimPod {
     fn stub(metadata: ObjectMeta) -> Self {
