@@ -130,3 +130,11 @@ cluster-down: ## end it, leaving nothing
 .PHONY: e2e
 e2e: setup build ## the tests in a real Kubernetes (the first run builds it: 20 minutes)
 	@e2e/run.sh
+
+.PHONY: bench-cluster
+bench-cluster: setup ## the benchmark on a real cluster: pushes, new groups, a thousand groups; writes target/bench/cluster.json (BENCH="--help" for more)
+	@cargo build --quiet --release -p ramen-operator
+	@cargo build --quiet --release -p ramen-worker
+	@cargo build --quiet --release -p ramen-e2e --bin bench_cluster
+	@$(XTASK) hosts --release
+	@e2e/bench.sh $(BENCH)

@@ -1,0 +1,121 @@
+//! What the operator costs: time, processor and memory.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use ramen_bench::processes::{cpu_seconds, peak_rss_mib, rss_mib};
+use ramen_bench::report::Findings;
+use ramen_e2e::Operator;
+
+use super::crowd::Crowd;
+use super::idle::Idle;
+use crate::clock::beat;
+
+/// For a start.
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// Since the start of the process.
+pub(crate) struct Cost {
+    pub(crate) seconds: f64,
+    pub(crate) cpu_s: f64,
+    pub(crate) rss_mib: f64,
+    pub(crate) peak_mib: f64,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.1} s, {:.1} CPU seconds, {:.0} MiB (at most {:.0})",
+            self.seconds, self.cpu_s, self.rss_mib, self.peak_mib
+        )
+    }
+}
+
+impl Cost {
+    /// As it is now, `seconds` after the start.
+    pub(crate) fn now(operator: &Operator, seconds: f64) -> anyhow::Result<Self> {
+        let pid = operator.pid().context("the operator has ended")?;
+        Ok(Self {
+            seconds,
+            cpu_s: cpu_seconds(pid),
+            rss_mib: rss_mib(pid)?,
+            peak_mib: peak_rss_mib(pid)?,
+        })
+    }
+}
+
+/// Restarts the operator; gives what it cost until every group was run, its source looked at and its pods told.
+pub(crate) async fn restart(operator: &mut Operator, crowd: &Crowd) -> anyhow::Result<Cost> {
+    operator.stop().await?;
+    let began = Instant::now();
+    operator.up().await?;
+    let mut beat = beat(Duration::from_millis(100));
+    loop {
+        beat.tick().await;
+        let sum = async |name: &str| -> anyhow::Result<f64> {
+            Ok(operator.metric(name).await?.unwrap_or_default())
+        };
+        let run = sum("ramen_operator_groups").await?;
+        let looked = sum("ramen_operator_fetches_total").await?;
+        let told = sum("ramen_operator_reloads_total").await?;
+        #[expect(clippy::cast_precision_loss, reason = "counts of groups")]
+        let reached = |value: f64, wanted: usize| value >= wanted as f64;
+        if reached(run, crowd.count())
+            && reached(looked, crowd.looked_at())
+            && reached(told, crowd.serving())
+        {
+            return Cost::now(operator, began.elapsed().as_secs_f64());
+        }
+        if began.elapsed() > LIMIT {
+            bail!(
+                "after {LIMIT:?} {run} groups were run, {looked} sources looked at and the pods of {told} told"
+            );
+        }
+    }
+}
+
+/// Tells what grows faster than the number of groups, and the table of costs.
+pub(crate) fn tell(
+    findings: &mut Findings,
+    (few, small): (usize, &Cost),
+    (many, large): (usize, &Cost),
+    (empty, rest): (&Cost, &Cost),
+    idle: &Idle,
+) {
+    #[expect(clippy::cast_precision_loss, reason = "counts of groups")]
+    let (few, many) = (few as f64, many as f64);
+    let cpu = (large.cpu_s / many) / (small.cpu_s / few);
+    let rss = (large.rss_mib / many) / (small.rss_mib / few);
+    // Without what the process costs by itself, which many groups share.
+    let slope =
+        |of: fn(&Cost) -> f64| ((of(large) - of(empty)) / many) / ((of(small) - of(empty)) / few);
+    findings.add_value(
+        "growth",
+        cpu.max(rss),
+        vec![cpu, rss],
+        format!(
+            "CPU seconds of a start and RSS after it, per group, {many} against {few}; without what the process costs by \
+             itself: {:.2} and {:.2}",
+            slope(|cost| cost.cpu_s),
+            slope(|cost| cost.rss_mib),
+        ),
+    );
+    let row = |what: &str, cost: &Cost| {
+        format!(
+            "{what:<28} {:>8.1} {:>8.2} {:>9.0} {:>9.0}\n",
+            cost.seconds, cost.cpu_s, cost.rss_mib, cost.peak_mib
+        )
+    };
+    let mut table = format!(
+        "{:<28} {:>8} {:>8} {:>9} {:>9}\n",
+        "the operator", "s", "CPU s", "RSS MiB", "peak MiB"
+    );
+    table.push_str(&row("no groups", empty));
+    table.push_str(&row(&format!("start with {few} groups"), small));
+    table.push_str(&row(&format!("start with {many} groups"), large));
+    table.push_str(&row(&format!("{many} groups at rest"), rest));
+    table.push_str(&idle.line());
+    findings.tables.push(table);
+}
