@@ -1,6 +1,7 @@
 //! The API alone.
 
 mod drills;
+mod operator;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

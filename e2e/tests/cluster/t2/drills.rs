@@ -1,5 +1,7 @@
 //! Components that end and come back. Nothing else runs beside these (`e2e/nextest.toml`).
 
+mod control_plane;
+
 use std::{future::Future, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;

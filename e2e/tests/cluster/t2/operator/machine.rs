@@ -82,7 +82,10 @@ impl Machine {
         let step = self.edits.next(&mut self.spec);
         self.done.push(format!("{step:?}"));
         match step {
-            Step::Spec(_) => self.apply(rig).await?,
+            Step::Spec(field) => self
+                .apply(rig)
+                .await
+                .with_context(|| format!("an edit of {field}"))?,
             Step::Push(branch, text) => {
                 edits::push(rig, branch, &text)?;
                 self.group.look(&now()).await?;
