@@ -3,6 +3,7 @@
 import asyncio
 
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 import programs
 
@@ -29,6 +30,19 @@ def with_client(bridge, worker, mode, body, *args, key=None, **options):
     async def run():
         async with Client(parameters(bridge, worker, *args, key=key), mode=mode, **options) as client:
             return await body(client)
+
+    return asyncio.run(asyncio.wait_for(run(), programs.PATIENCE))
+
+
+def over_http(url, key, mode, body, **options):
+    """Runs `await body(client)` on an official client that is connected over Streamable HTTP."""
+
+    async def run():
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        async with create_mcp_http_client(headers=headers) as http:
+            transport = streamable_http_client(url, http_client=http)
+            async with Client(transport, mode=mode, **options) as client:
+                return await body(client)
 
     return asyncio.run(asyncio.wait_for(run(), programs.PATIENCE))
 

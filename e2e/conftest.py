@@ -10,7 +10,7 @@ import programs
 
 @pytest.fixture(scope="session", autouse=True)
 def built():
-    for program in ("ramen", "ramen-worker"):
+    for program in ("ramen", "ramen-worker", "ramen-gateway"):
         if not (programs.BIN / program).exists():
             pytest.exit(f"{program} is not built: run `make build` first", returncode=2)
 
@@ -37,6 +37,13 @@ def wild(tmp_path_factory):
     env = {"RAMEN_SECRET_WILD__TOKEN": "wild-token-of-the-test"}
     with programs.serving(group, folder, "--secrets-from-env", group="wild", env=env, deploy_env=env) as worker:
         yield worker
+
+
+@pytest.fixture(scope="session")
+def gateway(demo, probe, tmp_path_factory):
+    gateway = programs.Gateway(tmp_path_factory.mktemp("gateway"), {"demo": demo, "probe": probe})
+    yield gateway
+    gateway.stop()
 
 
 @pytest.fixture

@@ -149,6 +149,42 @@ def serving(group_dir, folder, *args, group="demo", env=None, deploy_env=None):
         assert code == 0, f"the worker ended with {code}:\n{worker.log.read_text()[-4000:]}"
 
 
+class Gateway:
+    """A running `ramen-gateway` in front of workers, `{name: worker}`."""
+
+    def __init__(self, folder, workers, **env):
+        self.key = "rmk_" + secrets.token_hex(32)
+        (folder / "callers").write_text(self.key + "\n")
+        groups = []
+        for name, worker in workers.items():
+            (folder / f"{name}.key").write_text(worker.key + "\n")
+            groups.append({"name": name, "keysFile": "callers", "workerKeyFile": f"{name}.key",
+                           "workers": [worker.address]})
+        config, address = folder / "groups.yaml", folder / "gateway.json"
+        config.write_text(json.dumps({"groups": groups}))
+        self.log = folder / "gateway.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [BIN / "ramen-gateway", "--listen", "127.0.0.1:0", "--config", config, "--address-file", address],
+                env=environment(**env), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            until(address.exists, "the gateway listens", lambda: self.process.poll() is None)
+            self.url = f"http://{json.loads(address.read_text())['http']}"
+        except BaseException:
+            stop(self.process)
+            print(self.log.read_text(), file=sys.stderr)
+            raise
+
+    def at(self, group):
+        return f"{self.url}/default/{group}/mcp"
+
+    def stop(self):
+        code = stop(self.process)
+        assert code == 0, f"the gateway ended with {code}:\n{self.log.read_text()[-4000:]}"
+
+
 def encode_body(body):
     size, header = len(body), b"\x0a"
     while size > 0x7F:
