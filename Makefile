@@ -112,6 +112,7 @@ clean: ## remove what builds made here (the caches below ~/.cache/ramen stay)
 .PHONY: charts
 charts: setup ## the Helm charts: lint, schema, security, rights, alert rules, the examples of docs/cluster
 	@charts/tests/tools.sh
+	@command -v go >/dev/null && e2e/cluster/cluster build helm judge >/dev/null || echo 'charts: no Go to build helm and the judge of statuses with'
 	@$(VENV)/python -m pytest -c e2e/pytest.ini --rootdir charts/tests charts/tests --ignore charts/tests/test_cluster.py
 
 .PHONY: charts-cluster

@@ -20,7 +20,7 @@ const usage = `A real Kubernetes on this machine, built from Go modules, for tes
 
 usage: cluster COMMAND [--name NAME] [flags]
 
-  build [kube|helm|router]…   build the programs (once per change; 'up' does it too)
+  build [kube|helm|router|judge]… build the programs (once per change; 'up' does it too)
   up [--tier 2|3|4]           start, wait until everything is ready, print the path of the kubeconfig
   down [--all]                end it and remove every trace
   status [--json]             components, memory, addresses
