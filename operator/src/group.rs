@@ -179,7 +179,9 @@ async fn phases(
     rollout.advance(&validated, &ctx.operator, look, now);
     let pods = ctx.pods.workers(key);
     let overdue = status::overdue(&ctx.caches, &validated);
-    rollout.observe(&validated, &pods, overdue.as_deref(), now);
+    if rollout.observe(&validated, &pods, overdue.as_deref(), now) {
+        ctx.metrics.rolled_back();
+    }
     let children = build::build(&validated, &ctx.operator, &rollout.wanted()?);
     let applied = apply::apply(ctx, &validated, children, &mut state.applied).await?;
     ctx.keeps(key, state.layers());
@@ -205,3 +207,6 @@ pub(crate) fn on_error(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Context>) 
     );
     Action::requeue(jitter(pause, &key.name).max(Duration::from_millis(100)))
 }
+
+#[cfg(test)]
+mod tests;

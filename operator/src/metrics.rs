@@ -45,6 +45,8 @@ pub(crate) struct Metrics {
     groups: Family<ByState, Gauge>,
     fetches: Family<ByResult, Counter>,
     deploys: Family<ByResult, Counter>,
+    deploy_duration: Histogram,
+    rollbacks: Counter,
     reloads: Family<ByResult, Counter>,
     hooks: Family<ByReceiver, Counter>,
     leader: Gauge,
@@ -61,6 +63,8 @@ impl Metrics {
             groups: Family::default(),
             fetches: Family::default(),
             deploys: Family::default(),
+            deploy_duration: Histogram::new([1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0]),
+            rollbacks: Counter::default(),
             reloads: Family::default(),
             hooks: Family::default(),
             leader: Gauge::default(),
@@ -95,6 +99,17 @@ impl Metrics {
             "deploys",
             "Deploys, by result (ok, partial, failed, broken)",
             metrics.deploys.clone(),
+        );
+        registry.register_with_unit(
+            "deploy_duration",
+            "Time of a deploy, from the wish for its Job to its report",
+            Unit::Seconds,
+            metrics.deploy_duration.clone(),
+        );
+        registry.register(
+            "rollbacks",
+            "Revisions that served, did not live and were taken back",
+            metrics.rollbacks.clone(),
         );
         registry.register(
             "reloads",
@@ -146,8 +161,14 @@ impl Metrics {
     }
 
     /// A deploy ended.
-    pub(crate) fn deployed(&self, result: &'static str) {
+    pub(crate) fn deployed(&self, result: &'static str, took: Duration) {
         self.deploys.get_or_create(&ByResult { result }).inc();
+        self.deploy_duration.observe(took.as_secs_f64());
+    }
+
+    /// A revision that served was taken back.
+    pub(crate) fn rolled_back(&self) {
+        self.rollbacks.inc();
     }
 
     /// A reload ended.
@@ -172,4 +193,65 @@ impl Metrics {
 
 fn word(ok: bool) -> &'static str {
     if ok { "ok" } else { "failed" }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    /// Everything that can be counted, once.
+    fn all() -> String {
+        let mut registry = Registry::default();
+        let metrics = Metrics::new(&mut registry);
+        metrics.reconciled("ready", Duration::from_millis(2));
+        metrics.wrote("Job", "apply");
+        metrics.moved(None, Some("ready"));
+        metrics.fetched(true);
+        metrics.deployed("ok", Duration::from_secs(1));
+        metrics.rolled_back();
+        metrics.reloaded(false);
+        metrics.hooked("team", "accepted");
+        metrics.leads(true);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_page_of_metrics_has_all_that_are_exposed_and_no_other() {
+        let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .unwrap();
+        let page = std::fs::read_to_string(top.join("docs/reference/metrics.md")).unwrap();
+        let listed: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `ramen_operator_")?.split('`').next())
+            .collect();
+        let text = all();
+        let kinds = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ramen_operator_"));
+        let exposed: Vec<String> = kinds
+            .map(|line| match line.split_once(' ').unwrap() {
+                (name, "counter") => format!("{name}_total"),
+                (name, _) => name.to_owned(),
+            })
+            .collect();
+        assert_eq!(listed, exposed, "run `make gen` and commit");
+    }
+
+    #[test]
+    fn a_group_is_counted_in_one_state() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::new(&mut registry);
+        metrics.moved(None, Some("progressing"));
+        metrics.moved(Some("progressing"), Some("ready"));
+        metrics.moved(Some("ready"), Some("ready"));
+        let count = |state| metrics.groups.get_or_create(&ByState { state }).get();
+        assert_eq!((count("progressing"), count("ready")), (0, 1));
+        metrics.moved(Some("ready"), None);
+        assert_eq!(count("ready"), 0);
+    }
 }

@@ -149,6 +149,51 @@ pub struct Writers {
 
 #[cfg(test)]
 impl Writers {
+    pub(crate) fn secrets(&mut self) -> &mut Filling<PartialObjectMeta<Secret>> {
+        &mut self.secrets
+    }
+
+    /// Shows an object of the API server, by its path.
+    pub(crate) fn show(&mut self, path: &str, object: serde_json::Value) {
+        self.tell(path, object, true);
+    }
+
+    /// It is gone.
+    pub(crate) fn hide(&mut self, path: &str, object: serde_json::Value) {
+        self.tell(path, object, false);
+    }
+
+    fn tell(&mut self, path: &str, mut object: serde_json::Value, there: bool) {
+        object["metadata"]["namespace"] = "team-a".into();
+        macro_rules! tell {
+            ($writer:ident) => {{
+                let object = serde_json::from_value(object).unwrap();
+                let event = if there {
+                    Event::Apply(object)
+                } else {
+                    Event::Delete(object)
+                };
+                self.$writer.apply_watcher_event(&event);
+            }};
+        }
+        let kind = path.rsplit('/').nth(1).unwrap_or_default();
+        match kind {
+            "secrets" => tell!(secrets),
+            "configmaps" => tell!(config_maps),
+            "serviceaccounts" => tell!(service_accounts),
+            "services" => tell!(services),
+            "networkpolicies" => tell!(network_policies),
+            "poddisruptionbudgets" => tell!(pdbs),
+            "deployments" => tell!(deployments),
+            "horizontalpodautoscalers" => {
+                let mut object: HorizontalPodAutoscaler = serde_json::from_value(object).unwrap();
+                object.stamp();
+                self.hpas.apply_watcher_event(&Event::Apply(object));
+            }
+            _ => {}
+        }
+    }
+
     pub(crate) fn deployments(&mut self) -> &mut Filling<Deployment> {
         &mut self.deployments
     }

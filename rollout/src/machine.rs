@@ -55,6 +55,9 @@ pub enum Event {
     Unhealthy(Inputs, Failure),
     /// A layer of what serves is gone or damaged.
     LayerLost,
+    /// What the source is reached with (credentials, authorities, host keys) is another: what could not
+    /// be fetched before may be now.
+    Access,
     /// Somebody asks to try again; a token that was seen before asks for nothing.
     Requested(String),
     /// The pause of [`Action::RetryAfter`] is over.
@@ -146,6 +149,12 @@ pub fn step(memory: &mut Memory, event: Event) -> Vec<Action> {
         }
         Event::LayerLost => {
             memory.lost = memory.serving.is_some();
+            next(memory, &mut actions);
+        }
+        Event::Access => {
+            forget_unread(memory);
+            memory.retry = None;
+            actions.push(Action::Resolve);
             next(memory, &mut actions);
         }
         Event::Requested(token) => {
@@ -381,6 +390,8 @@ fn restarted(memory: &mut Memory, actions: &mut Vec<Action>) {
     memory.attempting = None;
     memory.retry = None;
     memory.restoring = None;
+    // The credentials may have been changed meanwhile.
+    forget_unread(memory);
     restore(memory, actions);
     next(memory, actions);
 }
@@ -397,6 +408,13 @@ fn restore(memory: &mut Memory, actions: &mut Vec<Action>) {
     }
 }
 
+/// Forgets failures of commits of which not even the tree could be read.
+fn forget_unread(memory: &mut Memory) {
+    memory
+        .failed
+        .retain(|failed| !failed.inputs.tree.starts_with("commit "));
+}
+
 fn configured(memory: &mut Memory, settings: Settings, actions: &mut Vec<Action>) {
     memory.previous.truncate(settings.history);
     let before = std::mem::replace(&mut memory.settings, settings);
@@ -406,9 +424,7 @@ fn configured(memory: &mut Memory, settings: Settings, actions: &mut Vec<Action>
     if before.source != memory.settings.source {
         memory.observed = None;
         memory.newest = None;
-        memory
-            .failed
-            .retain(|failed| !failed.inputs.tree.starts_with("commit "));
+        forget_unread(memory);
         actions.push(Action::Resolve);
     }
     supersede(memory);

@@ -4,6 +4,7 @@ mod cli;
 mod env;
 mod errors;
 mod mcpgroup;
+mod metrics;
 
 use anyhow::{Context as _, bail};
 
@@ -14,7 +15,7 @@ pub(crate) struct Args {
     /// Write nothing; fail when a page differs from what the code says
     #[arg(long)]
     check: bool,
-    /// Only this page (env, cli, errors, mcpgroup)
+    /// Only this page (env, cli, errors, mcpgroup, metrics)
     only: Option<String>,
 }
 
@@ -24,6 +25,7 @@ const PAGES: &[(&str, Page)] = &[
     ("cli", cli::page),
     ("errors", errors::page),
     ("mcpgroup", mcpgroup::page),
+    ("metrics", metrics::page),
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

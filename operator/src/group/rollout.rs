@@ -12,7 +12,7 @@ use ramen_group::{DesiredState, Finding, Reason};
 use ramen_rollout::{
     Action, Event, Failure, Inputs, Memory, Revision, Served, Settings, Stage, step,
 };
-use ramen_source::git::Resolved;
+use ramen_source::git::{Credentials, Resolved};
 use serde::{Deserialize, Serialize};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -84,6 +84,8 @@ pub(crate) struct Rollout {
     pub(super) want_look: bool,
     pub(super) resolving: bool,
     pub(super) found: Option<Resolved>,
+    /// What the last question was asked with.
+    asked_with: Option<Arc<Credentials>>,
     trouble: Option<Trouble>,
     troubles: u32,
     /// Why the last attempt broke off, while it is to be made again.
@@ -144,6 +146,7 @@ impl Rollout {
             want_look: false,
             resolving: false,
             found: None,
+            asked_with: None,
             trouble: None,
             troubles: 0,
             setback: None,
@@ -246,6 +249,11 @@ impl Rollout {
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             self.feed(Event::RetryDue, now);
         }
+        // What was refused may be let in with other credentials.
+        let asked = self.asked_with.as_ref();
+        if asked.is_some_and(|asked| *asked != group.remote.credentials) {
+            self.feed(Event::Access, now);
+        }
         if look || self.look_at.take_if(|at| *at <= now).is_some() {
             self.want_look = true;
         }
@@ -258,21 +266,22 @@ impl Rollout {
         }
     }
 
-    /// Takes how the pods are; what serves and does not live is taken back. Call after `advance`.
+    /// Takes how the pods are; what serves and does not live is taken back, and then true is returned. Call
+    /// after `advance`.
     pub(super) fn observe(
         &mut self,
         group: &Validated,
         pods: &[PodView],
         overdue: Option<&str>,
         now: Instant,
-    ) {
+    ) -> bool {
         let serving = self.saved.memory.serving.as_ref();
         let inputs = serving.map(|serving| serving.inputs.clone());
         self.health.note(inputs.as_ref(), pods, now);
         let reloading = self.saved.memory.attempting.as_ref();
         let reloading = reloading.is_some_and(|one| matches!(one.stage, Stage::Reloading(_)));
         let (Some(inputs), false) = (inputs, reloading) else {
-            return;
+            return false;
         };
         self.want_inspection |= self.health.asks(now);
         let image = image_of(&inputs);
@@ -290,20 +299,22 @@ impl Rollout {
                 transient: false,
             })
         });
-        let Some(failure) = failure else { return };
+        let Some(failure) = failure else { return false };
         if self.saved.memory.failure(&inputs).is_some() {
-            return;
+            return false;
         }
         let label = serving_label(&self.saved.memory);
         let before = self.saved.memory.serving.clone();
         self.feed(Event::Unhealthy(inputs, failure.clone()), now);
-        if self.saved.memory.serving != before {
+        let taken_back = self.saved.memory.serving != before;
+        if taken_back {
             let (group, error) = (&self.key, failure.message);
             tracing::warn!(%group, revision = label, error, "a revision that served was taken back");
             let inputs = self.saved.memory.serving.as_ref();
             let inputs = inputs.map(|serving| serving.inputs.clone());
             self.health.note(inputs.as_ref(), pods, now);
         }
+        taken_back
     }
 
     fn feed(&mut self, event: Event, now: Instant) {
@@ -353,6 +364,7 @@ impl Rollout {
             } else {
                 self.resolving = true;
                 self.look_at = None;
+                self.asked_with = Some(Arc::clone(&group.remote.credentials));
                 work.resolve(self, group, wake);
             }
         }

@@ -198,6 +198,7 @@ impl Work {
         });
         let (deploy, metrics) = (Arc::clone(&self.deploy), self.metrics.clone());
         let stopped = stop.clone();
+        let began = tokio::time::Instant::now();
         let task = Self::start(rollout, group, wake, async move {
             let report = match request {
                 Some(request) => deploy.deploy(request).await,
@@ -210,14 +211,15 @@ impl Work {
             if stopped.is_cancelled() {
                 return Done::GivenUp;
             }
-            metrics.deployed(match &report {
+            let result = match &report {
                 Ok(report) => match report.outcome {
                     ramen_group::Outcome::Ok => "ok",
                     ramen_group::Outcome::Partial => "partial",
                     ramen_group::Outcome::Failed => "failed",
                 },
                 Err(_) => "broken",
-            });
+            };
+            metrics.deployed(result, began.elapsed());
             Done::Deployed(revision, inputs, report.map(Box::new))
         });
         rollout.deploying = Some(Deploying { id, task, stop });

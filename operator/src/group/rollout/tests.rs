@@ -309,3 +309,172 @@ async fn layers_that_are_gone_are_made_again_by_another_job() {
     assert_ne!(rollout.repair(), before);
     assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_asked_again_at_once_with_other_credentials() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    // As `act` does when it asks.
+    rollout.want_look = false;
+    rollout.asked_with = Some(Arc::clone(&group.remote.credentials));
+    let refused = Trouble {
+        finding: Finding::group(Reason::AuthenticationFailed, "401"),
+        transient: false,
+    };
+    tell(&mut rollout, &group, Done::Resolved(Err(refused)));
+    run(&mut rollout, &group);
+    assert!(!rollout.want_look, "the same would be refused again");
+
+    let mut other = self::group();
+    let files = [("bearerToken".to_owned(), b"t".to_vec())].into();
+    other.remote.credentials = Arc::new(Credentials::from_files(&files).unwrap());
+    run(&mut rollout, &other);
+    assert!(rollout.want_look);
+}
+
+fn crashing(name: &str, restarts: u32) -> PodView {
+    PodView {
+        ready: false,
+        address: None,
+        restarts,
+        trouble: Some(Box::new(crate::pods::Trouble {
+            reason: "OOMKilled".to_owned(),
+            message: "it ran out of memory".to_owned(),
+            kind: crate::pods::TroubleKind::Died,
+        })),
+        ..crate::pods::tests::worker(name)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_whose_pods_end_again_and_again_is_taken_back_where_that_is_wanted() {
+    for (wanted, spec) in [
+        (true, json!({})),
+        (false, json!({"rollout": {"autoRollback": false}})),
+    ] {
+        let group = validated(spec, referenced());
+        let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+        run(&mut rollout, &group);
+        serve(&mut rollout, &group, "1", "t1");
+        serve(&mut rollout, &group, "2", "t2");
+        let well = [crate::pods::tests::worker("p")];
+        assert!(!rollout.observe(&group, &well, None, Instant::now()));
+        assert!(!rollout.observe(&group, &[crashing("p", 2)], None, Instant::now()));
+        let back = rollout.observe(&group, &[crashing("p", 3)], None, Instant::now());
+        assert_eq!(back, wanted);
+        let code_of = if wanted { "t1" } else { "t2" };
+        assert_eq!(
+            rollout.wanted().unwrap().desired.unwrap().code,
+            code(code_of)
+        );
+        let failed = rollout.memory().observed_failure();
+        assert_eq!(failed.is_some(), wanted);
+        if let Some(failed) = failed {
+            assert!(failed.served && failed.message == "pod p: it ran out of memory");
+            // The pods are told, and what they did before is not held against what serves now.
+            assert!(matches!(
+                rollout.pending.pop_front(),
+                Some(Action::Reload(_))
+            ));
+        }
+        assert!(!rollout.observe(&group, &[crashing("p", 5)], None, Instant::now()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_whose_pods_do_not_come_up_in_time_is_taken_back() {
+    let (old, mut rollout) = (group(), rollout());
+    run(&mut rollout, &old);
+    serve(&mut rollout, &old, "1", "t1");
+    let new = validated(json!({"worker": {"image": "other:2"}}), referenced());
+    run(&mut rollout, &new);
+    let Some(Action::Deploy {
+        revision, inputs, ..
+    }) = rollout.pending.pop_front()
+    else {
+        panic!("a deploy is next");
+    };
+    let done = Done::Deployed(revision, inputs, Ok(report("t1", "ok")));
+    tell(&mut rollout, &new, done);
+    let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+        panic!("a reload is next");
+    };
+    let done = Done::Reloaded(served.inputs, Ok(crate::reload::Reloaded::default()));
+    tell(&mut rollout, &new, done);
+    let pods = [crate::pods::tests::worker("old")];
+    let late = Some("ReplicaSet calc-default-2 has timed out progressing.");
+    // What the Deployment says may still be about what was before.
+    assert!(!rollout.observe(&new, &pods, late, Instant::now()));
+    tokio::time::advance(Time::from_secs(301)).await;
+    assert!(!rollout.observe(&new, &pods, None, Instant::now()));
+    // Without pods of the old image nothing tells that the new one is at fault.
+    let others = [PodView {
+        image: "other:2".to_owned(),
+        ..crate::pods::tests::worker("new")
+    }];
+    assert!(!rollout.observe(&new, &others, late, Instant::now()));
+    assert!(rollout.observe(&new, &pods, late, Instant::now()));
+    assert_eq!(
+        rollout.wanted().unwrap().image.as_deref(),
+        Some("ramen-worker:1")
+    );
+    let failed = rollout.memory().observed_failure().unwrap();
+    assert_eq!(failed.reason, Reason::ReloadFailed);
+    assert!(
+        failed.message.contains("timed out progressing"),
+        "{}",
+        failed.message
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_pods_say_of_themselves_is_asked_for_and_counts() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    serve(&mut rollout, &group, "1", "t1");
+    serve(&mut rollout, &group, "2", "t2");
+    let silent = PodView {
+        ready: false,
+        ..crate::pods::tests::worker("p")
+    };
+    let pods = [silent];
+    assert!(!rollout.observe(&group, &pods, None, Instant::now()));
+    assert!(!rollout.want_inspection);
+    tokio::time::advance(Time::from_secs(20)).await;
+    assert!(!rollout.observe(&group, &pods, None, Instant::now()));
+    assert!(std::mem::take(&mut rollout.want_inspection));
+    let ailment = crate::reload::Ailment {
+        pod: "p".to_owned(),
+        message: "its host processes end again and again".to_owned(),
+        blames: true,
+    };
+    let inputs = rollout.memory().serving.clone().unwrap().inputs;
+    tell(&mut rollout, &group, Done::Inspected(inputs, vec![ailment]));
+    assert!(rollout.observe(&group, &pods, None, Instant::now()));
+    assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ops09_a_push_while_a_job_runs_is_fetched_at_once() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    tell(&mut rollout, &group, resolved("1"));
+    let Some(Action::Fetch(revision)) = rollout.pending.pop_front() else {
+        panic!("a fetch is next");
+    };
+    let stored = Stored {
+        commit: "1".to_owned(),
+        label: revision.label.clone(),
+        code: code("t1"),
+    };
+    tell(&mut rollout, &group, Done::Fetched(revision, Ok(stored)));
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Deploy { .. })
+    ));
+    tell(&mut rollout, &group, resolved("2"));
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Fetch(_))
+    ));
+}

@@ -1,0 +1,433 @@
+//! Whole runs against an API server that keeps what it is sent.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PartialObjectMeta;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+
+use super::validate::tests::group as sample;
+use super::*;
+use crate::testing::{Asked, Server, api, context};
+use crate::watches::Writers;
+
+/// The objects of the API server, by path.
+#[derive(Default)]
+struct Kept {
+    objects: RefCell<BTreeMap<String, Value>>,
+    version: std::cell::Cell<u32>,
+}
+
+impl Kept {
+    fn answer(&self, asked: &Asked) -> (u16, Value) {
+        let mut objects = self.objects.borrow_mut();
+        let path = asked.path.trim_end_matches("/status").to_owned();
+        match asked.verb.as_str() {
+            "PATCH" => {
+                self.version.set(self.version.get() + 1);
+                let (status, mut object) = Server::accepted(asked, &self.version.get().to_string());
+                if asked.path.ends_with("/status") {
+                    object["metadata"]["namespace"] = "team-a".into();
+                }
+                objects.insert(path, object.clone());
+                (status, object)
+            }
+            "DELETE" => {
+                objects.remove(&path);
+                (
+                    200,
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
+                )
+            }
+            "POST" => (201, asked.body.clone()),
+            _ => objects
+                .get(&path)
+                .map_or_else(Server::missing, |object| (200, object.clone())),
+        }
+    }
+
+    /// Shows the watches what is there.
+    fn show(&self, writers: &mut Writers) {
+        for (path, object) in &*self.objects.borrow() {
+            writers.show(path, object.clone());
+        }
+    }
+}
+
+struct Scene {
+    ctx: Arc<Context>,
+    server: Server,
+    writers: Writers,
+    kept: Rc<Kept>,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (client, server) = api();
+        let (ctx, writers, folder) = context(client);
+        Self {
+            ctx,
+            server,
+            writers,
+            kept: Rc::default(),
+            _folder: folder,
+        }
+    }
+
+    async fn run(&mut self, group: &McpGroup) -> (Result<Action, Error>, Vec<Asked>) {
+        let kept = Rc::clone(&self.kept);
+        self.run_with(group, |asked| kept.answer(asked)).await
+    }
+
+    async fn run_with(
+        &mut self,
+        group: &McpGroup,
+        reply: impl FnMut(&Asked) -> (u16, Value),
+    ) -> (Result<Action, Error>, Vec<Asked>) {
+        let guarded = Arc::new(kube::core::DeserializeGuard(Ok(group.clone())));
+        let run = reconcile(guarded, Arc::clone(&self.ctx));
+        self.server.serve(run, reply).await
+    }
+
+    fn told(&self) -> Value {
+        let objects = self.kept.objects.borrow();
+        objects[GROUP]["status"].clone()
+    }
+}
+
+const GROUP: &str = "/apis/ramen.dev/v1alpha1/namespaces/team-a/mcpgroups/calc";
+
+fn condition<'s>(status: &'s Value, kind: &str) -> &'s Value {
+    let conditions = status["conditions"].as_array().unwrap();
+    conditions.iter().find(|one| one["type"] == kind).unwrap()
+}
+
+fn status_error(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
+        "message": message,
+    });
+    (code, status)
+}
+
+fn writes(asked: &[Asked]) -> Vec<String> {
+    let writes = asked.iter().filter(|asked| asked.verb != "GET");
+    writes.map(Asked::short).collect()
+}
+
+#[tokio::test]
+async fn a_first_run_makes_the_children_and_says_what_it_waits_for_and_the_next_writes_nothing() {
+    let mut scene = Scene::new();
+    let mut group = sample(
+        json!({"zones": [{"name": "a", "autoscaling": {"minReplicas": 2, "maxReplicas": 4}}]}),
+    );
+    let (ended, asked) = scene.run(&group).await;
+    ended.unwrap();
+    let made = writes(&asked);
+    for child in [
+        "PATCH serviceaccounts/calc-worker",
+        "PATCH secrets/calc-mcp-keys",
+        "PATCH secrets/calc-admin-key",
+        "PATCH configmaps/calc-rollout",
+        "PATCH services/calc-a",
+        "PATCH networkpolicies/calc-a",
+        "PATCH poddisruptionbudgets/calc-a",
+        "PATCH horizontalpodautoscalers/calc-a",
+    ] {
+        assert!(made.contains(&child.to_owned()), "{child} of {made:?}");
+    }
+    // Nothing to serve yet: no pods that only wait.
+    assert!(
+        !made.iter().any(|made| made.contains("deployments/")),
+        "{made:?}"
+    );
+    for asked in asked
+        .iter()
+        .filter(|asked| asked.verb == "PATCH" && !asked.path.contains("mcpgroups"))
+    {
+        let meta = &asked.body["metadata"];
+        assert_eq!(meta["ownerReferences"][0]["uid"], "u-1", "{}", asked.path);
+        assert_eq!(
+            meta["labels"]["app.kubernetes.io/managed-by"],
+            "ramen-operator"
+        );
+        assert!(
+            asked
+                .query
+                .contains("fieldManager=ramen-operator%2Fmcpgroup"),
+            "{}",
+            asked.query
+        );
+    }
+    let status = scene.told();
+    assert_eq!(status["observedGeneration"], 3);
+    assert_eq!(condition(&status, "Ready")["status"], "False");
+    assert_eq!(condition(&status, "Reconciling")["status"], "True");
+    let key =
+        scene.kept.objects.borrow()["/api/v1/namespaces/team-a/secrets/calc-mcp-keys"].clone();
+    assert!(
+        !status
+            .to_string()
+            .contains(key["data"]["key"].as_str().unwrap())
+    );
+    // As the watches show it.
+    scene.kept.show(&mut scene.writers);
+    group.status = serde_json::from_value(status).unwrap();
+    let (ended, asked) = scene.run(&group).await;
+    ended.unwrap();
+    assert_eq!(writes(&asked), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_secret_that_is_missing_is_waited_for_and_the_group_goes_on_when_it_comes() {
+    let mut scene = Scene::new();
+    let group = sample(json!({"secrets": [{"name": "weather"}]}));
+    let (ended, asked) = scene.run(&group).await;
+    assert_eq!(ended.unwrap(), Action::await_change());
+    assert!(
+        writes(&asked)
+            .iter()
+            .all(|made| made.contains("status") || made.contains("events")),
+        "{asked:?}"
+    );
+    let stalled = condition(&scene.told(), "Stalled").clone();
+    assert_eq!(stalled["reason"], "SecretMissing");
+    assert!(stalled["message"].as_str().unwrap().contains("weather"));
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "weather", "namespace": "team-a", "uid": "s", "resourceVersion": "5"},
+        "data": {"TOKEN": "czNjcmV0"},
+    });
+    let path = "/api/v1/namespaces/team-a/secrets/weather".to_owned();
+    scene.kept.objects.borrow_mut().insert(path, secret);
+    let (ended, asked) = scene.run(&group).await;
+    ended.unwrap();
+    assert!(writes(&asked).contains(&"PATCH services/calc-default".to_owned()));
+    assert!(!scene.told().to_string().contains("Stalled"));
+    // Its value is in nothing that was sent.
+    for asked in &asked {
+        let body = asked.body.to_string();
+        assert!(
+            !body.contains("s3cret") && !body.contains("czNjcmV0"),
+            "{}",
+            asked.path
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refused_write_is_in_the_status_and_the_pauses_after_it_grow() {
+    let mut scene = Scene::new();
+    let group = sample(json!({}));
+    let quota =
+        "services \"calc-default\" is forbidden: exceeded quota: all, requested: services=1";
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        let kept = Rc::clone(&scene.kept);
+        let (ended, _) = scene
+            .run_with(&group, |asked| {
+                if asked.verb == "PATCH" && asked.path.contains("/services/") {
+                    return status_error(403, "Forbidden", quota);
+                }
+                kept.answer(asked)
+            })
+            .await;
+        let error = ended.unwrap_err();
+        assert_eq!(error.category(), "QuotaExceeded");
+        let ready = condition(&scene.told(), "Ready").clone();
+        assert_eq!(
+            (&ready["status"], &ready["reason"]),
+            (&json!("False"), &json!("QuotaExceeded"))
+        );
+        assert!(
+            ready["message"]
+                .as_str()
+                .unwrap()
+                .contains("requested: services=1")
+        );
+        let guarded = Arc::new(kube::core::DeserializeGuard(Ok(group.clone())));
+        pauses.push(on_error(guarded, &error, Arc::clone(&scene.ctx)));
+    }
+    assert_ne!(pauses[0], pauses[2]);
+    // Room again: the next run goes through, and pauses start from the shortest.
+    let (ended, _) = scene.run(&group).await;
+    ended.unwrap();
+    assert_eq!(
+        scene.ctx.pause(&GroupKey::new("team-a", "calc")),
+        Duration::from_secs(1)
+    );
+}
+
+#[tokio::test]
+async fn ops14_conflicts_and_a_busy_server_are_errors_that_pass() {
+    for (code, reason) in [
+        (409, "Conflict"),
+        (429, "TooManyRequests"),
+        (500, "InternalError"),
+    ] {
+        let mut scene = Scene::new();
+        let group = sample(json!({}));
+        let kept = Rc::clone(&scene.kept);
+        let (ended, _) = scene
+            .run_with(&group, |asked| {
+                if asked.path.ends_with("/configmaps/calc-rollout") && asked.verb == "PATCH" {
+                    return status_error(code, reason, "not now");
+                }
+                kept.answer(asked)
+            })
+            .await;
+        assert_eq!(ended.unwrap_err().category(), "ApiError", "{code}");
+        assert_eq!(
+            condition(&scene.told(), "Reconciling")["reason"],
+            "ApiError"
+        );
+        let (ended, _) = scene.run(&group).await;
+        ended.unwrap();
+        assert_eq!(condition(&scene.told(), "Ready")["reason"], "Resolving");
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_goes_away_is_no_error_and_nothing_is_told() {
+    let mut scene = Scene::new();
+    let group = sample(json!({}));
+    let gone = "object is forbidden: unable to create new content in namespace team-a because it is being terminated";
+    let (ended, asked) = scene
+        .run_with(&group, |asked| match asked.verb.as_str() {
+            "PATCH" => status_error(403, "Forbidden", gone),
+            _ => Server::missing(),
+        })
+        .await;
+    assert_eq!(ended.unwrap(), Action::await_change());
+    assert!(
+        !asked.iter().any(|asked| asked.path.ends_with("/status")),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_group_that_is_being_removed_and_an_object_that_is_none_are_left_alone() {
+    let mut scene = Scene::new();
+    let mut group = sample(json!({}));
+    group.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let (ended, asked) = scene.run(&group).await;
+    assert_eq!((ended.unwrap(), asked.len()), (Action::await_change(), 0));
+    let none: Guarded = serde_json::from_value(json!({
+        "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup",
+        "metadata": {"name": "odd", "namespace": "team-a"}, "spec": {"source": 7},
+    }))
+    .unwrap();
+    let run = reconcile(Arc::new(none), Arc::clone(&scene.ctx));
+    let (ended, asked) = scene.server.serve(run, |_| Server::missing()).await;
+    assert_eq!((ended.unwrap(), asked.len()), (Action::await_change(), 0));
+}
+
+#[tokio::test]
+async fn keys_of_a_person_are_not_taken_over() {
+    let mut scene = Scene::new();
+    let group = sample(json!({}));
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "calc-mcp-keys", "namespace": "team-a", "uid": "x", "resourceVersion": "2"},
+        "data": {"key": "dGhlaXJz"},
+    });
+    let path = "/api/v1/namespaces/team-a/secrets/calc-mcp-keys".to_owned();
+    scene
+        .kept
+        .objects
+        .borrow_mut()
+        .insert(path.clone(), theirs.clone());
+    let (ended, asked) = scene.run(&group).await;
+    assert_eq!(ended.unwrap_err().category(), "ForeignObject");
+    assert!(!writes(&asked).contains(&"PATCH secrets/calc-mcp-keys".to_owned()));
+    assert_eq!(scene.kept.objects.borrow()[&path], theirs);
+    let stalled = condition(&scene.told(), "Stalled").clone();
+    assert!(
+        stalled["message"]
+            .as_str()
+            .unwrap()
+            .contains("Secret team-a/calc-mcp-keys")
+    );
+}
+
+#[tokio::test]
+async fn a_child_that_somebody_removed_is_made_again() {
+    let mut scene = Scene::new();
+    let group = sample(json!({}));
+    scene.run(&group).await.0.unwrap();
+    scene.kept.show(&mut scene.writers);
+    let path = "/api/v1/namespaces/team-a/services/calc-default";
+    let object = scene.kept.objects.borrow_mut().remove(path).unwrap();
+    scene.writers.hide(path, object);
+    let (ended, asked) = scene.run(&group).await;
+    ended.unwrap();
+    assert!(
+        writes(&asked).contains(&"PATCH services/calc-default".to_owned()),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn keys_that_were_made_once_stay_and_a_zone_that_is_gone_takes_its_children_along() {
+    let mut scene = Scene::new();
+    let two = sample(json!({"zones": [{"name": "a"}, {"name": "b"}]}));
+    scene.run(&two).await.0.unwrap();
+    let keys = "/api/v1/namespaces/team-a/secrets/calc-mcp-keys";
+    let before = scene.kept.objects.borrow()[keys]["data"].clone();
+    scene.kept.show(&mut scene.writers);
+    let one = sample(json!({"zones": [{"name": "a"}]}));
+    let (ended, asked) = scene.run(&one).await;
+    ended.unwrap();
+    let removed: Vec<String> = writes(&asked)
+        .into_iter()
+        .filter(|write| write.starts_with("DELETE"))
+        .collect();
+    assert_eq!(
+        removed,
+        ["DELETE services/calc-b", "DELETE networkpolicies/calc-b"]
+    );
+    assert_eq!(scene.kept.objects.borrow()[keys]["data"], before);
+}
+
+/// The metadata of a Secret as the watch shows it.
+fn seen(name: &str, version: &str) -> PartialObjectMeta<Secret> {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "team-a", "uid": "s", "resourceVersion": version},
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_secret_is_read_again_only_when_the_watch_shows_another_version() {
+    let mut scene = Scene::new();
+    let group = sample(json!({"secrets": [{"name": "weather"}]}));
+    let path = "/api/v1/namespaces/team-a/secrets/weather";
+    for (version, reads) in [("5", 1), ("5", 0), ("6", 1)] {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "weather", "namespace": "team-a", "uid": "s", "resourceVersion": version},
+            "data": {"TOKEN": "czNjcmV0"},
+        });
+        scene
+            .kept
+            .objects
+            .borrow_mut()
+            .insert(path.to_owned(), secret);
+        scene
+            .writers
+            .secrets()
+            .apply_watcher_event(&Event::Apply(seen("weather", version)));
+        let (ended, asked) = scene.run(&group).await;
+        ended.unwrap();
+        let read = asked
+            .iter()
+            .filter(|asked| asked.verb == "GET" && asked.path == path);
+        assert_eq!(read.count(), reads, "{version}");
+    }
+}
