@@ -123,6 +123,23 @@ if words[0] == "get":
 """
 
 
+def waiting(tmp_path: Path, steps: list[dict], command: list[str], **variables: str) -> subprocess.CompletedProcess:
+    """Runs a command beside ramen-wait.sh, with a kubectl that tells of these steps one after the other."""
+    (text,) = [text for name, text in blocks("sh").items() if name.endswith(":ramen-wait.sh")]
+    (tmp_path / "ramen-wait.sh").write_text(text)
+    (tmp_path / "steps.json").write_text(json.dumps(steps))
+    (tmp_path / "at").write_text("0")
+    fake = tmp_path / "kubectl"
+    fake.write_text(FAKE.format(python=sys.executable, place=str(tmp_path)))
+    fake.chmod(0o755)
+    env = {**os.environ, **variables, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=60, cwd=tmp_path)
+
+
+def asked(tmp_path: Path) -> str:
+    return (tmp_path / "calls").read_text().splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("steps", "code", "says"),
     [
@@ -134,22 +151,56 @@ if words[0] == "get":
     ids=["live", "refused", "unseen", "slow"],
 )
 def test_the_script_that_pipelines_wait_with(tmp_path, steps, code, says):
-    (text,) = [text for name, text in blocks("sh").items() if name.endswith(":ramen-wait.sh")]
-    (tmp_path / "ramen-wait.sh").write_text(text)
-    (tmp_path / "steps.json").write_text(json.dumps(steps))
-    (tmp_path / "at").write_text("0")
-    fake = tmp_path / "kubectl"
-    fake.write_text(FAKE.format(python=sys.executable, place=str(tmp_path)))
-    fake.chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = ["sh", str(tmp_path / "ramen-wait.sh"), "team-a", "library", "m@sha1:1", "1" if says == "not live" else "30"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=60)
+    command = ["sh", "ramen-wait.sh", "team-a", "library", "m@sha1:1", "1" if says == "not live" else "30"]
+    done = waiting(tmp_path, steps, command)
     assert done.returncode == code, done.stderr
     assert says in done.stderr
     if code:
         assert "NameMismatch" in done.stderr
-    first = (Path(tmp_path) / "calls").read_text().splitlines()[0]
-    assert first.startswith("annotate -n team-a mcpgroup/library --overwrite ramen.dev/requested-at=m@sha1:1 ")
+    assert asked(tmp_path).startswith("annotate -n team-a mcpgroup/library --overwrite ramen.dev/requested-at=m@sha1:1 ")
+
+
+def pipelines() -> dict[str, dict]:
+    all_blocks = blocks("yaml")
+    ends = {"github": ":.github/workflows/live.yaml", "gitlab": ":.gitlab-ci.yml"}
+    return {kind: yaml.safe_load(text) for kind, end in ends.items() for name, text in all_blocks.items() if name.endswith(end)}
+
+
+def test_the_pipelines_have_the_shape_that_their_hosts_take():
+    github, gitlab = pipelines()["github"], pipelines()["gitlab"]
+    # YAML reads the key `on` as a truth.
+    assert set(github) == {"name", True, "concurrency", "jobs"} and github[True] == {"push": {"branches": ["main"]}}
+    for job in github["jobs"].values():
+        assert job["runs-on"] and all(("uses" in step) != ("run" in step) for step in job["steps"])
+        # Text of an event never stands in a script: it comes by variables.
+        assert not [step for step in job["steps"] if "${{" in step.get("run", "")]
+    for job in gitlab.values():
+        assert {"image", "rules", "resource_group", "script"} == set(job)
+        assert all(isinstance(line, str) for line in job["script"])
+
+
+@pytest.mark.parametrize("host", ["github", "gitlab"])
+@pytest.mark.parametrize("live", [True, False])
+def test_the_pipelines_wait_for_the_commit_that_was_pushed(tmp_path, host, live):
+    sha = "0123456789abcdef0123456789abcdef01234567"
+    pushed = f"main@sha1:{sha}"
+    if host == "github":
+        steps = pipelines()["github"]["jobs"]["live"]["steps"]
+        script = "\n".join(step["run"] for step in steps if "run" in step)
+    else:
+        script = "\n".join(pipelines()["gitlab"]["live"]["script"])
+    (tmp_path / "env").touch()
+    variables = {
+        "GITHUB_REF_NAME": "main", "GITHUB_SHA": sha, "CI_COMMIT_BRANCH": "main", "CI_COMMIT_SHA": sha,
+        "RUNNER_TEMP": str(tmp_path), "GITHUB_ENV": str(tmp_path / "env"), "KUBECONFIG_TEXT": "apiVersion: v1",
+    }
+    serving = {"serving": pushed, "deployed": "True"} if live else {"serving": "main@sha1:0", "deployed": "False"}
+    done = waiting(tmp_path, [{"attempted": pushed}, serving], ["bash", "-e", "-c", script], **variables)
+    assert (done.returncode == 0) is live, done.stderr
+    assert f"requested-at={pushed} " in asked(tmp_path)
+    if host == "github":
+        assert (tmp_path / "env").read_text() == f"KUBECONFIG={tmp_path}/kubeconfig\n"
+        assert (tmp_path / "kubeconfig").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_script_that_signs_a_hook(tmp_path):
