@@ -13,7 +13,7 @@ use crate::error::ClientError;
 /// A JSON object whose values stay as they are written: order, digits and all.
 type Object = IndexMap<String, Box<RawValue>>;
 
-/// Who we are. No capability is declared: a server must not ask this client for anything.
+/// Who we are.
 pub(crate) fn ourselves() -> Implementation {
     Implementation {
         name: "ramen".to_owned(),
@@ -22,11 +22,20 @@ pub(crate) fn ourselves() -> Implementation {
     }
 }
 
+/// What a server may ask of us: something of a person, when there is one to answer, and nothing else.
+pub(crate) fn capabilities(person: bool) -> Value {
+    if person {
+        json!({ "elicitation": {} })
+    } else {
+        json!({})
+    }
+}
+
 /// The parameters of `initialize`.
-pub(crate) fn initialize(version: Version) -> Value {
+pub(crate) fn initialize(version: Version, capabilities: &Value) -> Value {
     json!({
         "protocolVersion": version.as_str(),
-        "capabilities": {},
+        "capabilities": capabilities,
         "clientInfo": ourselves(),
     })
 }
@@ -49,10 +58,10 @@ pub(crate) fn initialized() -> Bytes {
     Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"{name}"}}"#))
 }
 
-/// The answer to a server's `ping`.
-pub(crate) fn pong(id: &RequestId) -> Bytes {
+/// The answer to something that a server asks. `result` is JSON text.
+pub(crate) fn result(id: &RequestId, result: &str) -> Bytes {
     Bytes::from(format!(
-        r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#,
+        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
         id.raw()
     ))
 }
@@ -61,7 +70,7 @@ pub(crate) fn pong(id: &RequestId) -> Bytes {
 /// caller put into `_meta` stays, but for these keys.
 pub(crate) fn params(
     params: Option<&str>,
-    modern: Option<Version>,
+    modern: Option<(Version, &Value)>,
     progress: Option<&ProgressToken>,
 ) -> Result<Option<String>, ClientError> {
     if modern.is_none() && progress.is_none() {
@@ -75,10 +84,10 @@ pub(crate) fn params(
         Some(text) => serde_json::from_str(text).map_err(bad)?,
         None => Object::default(),
     };
-    if let Some(version) = modern {
+    if let Some((version, capabilities)) = modern {
         for (key, value) in [
             (meta_key::PROTOCOL_VERSION, json!(version.as_str())),
-            (meta_key::CLIENT_CAPABILITIES, json!({})),
+            (meta_key::CLIENT_CAPABILITIES, capabilities.clone()),
             (meta_key::CLIENT_INFO, json!(ourselves())),
         ] {
             meta.insert(key.to_owned(), raw(&value).map_err(bad)?);
@@ -102,7 +111,7 @@ mod tests {
         let token = RequestId::number(7);
         let written = params(
             Some(r#"{"name":"x","arguments":{"n":1.50,"big":12345678901234567890123},"_meta":{"mine":1}}"#),
-            Some(Version::V2026_07_28),
+            Some((Version::V2026_07_28, &capabilities(false))),
             Some(&token),
         )
         .unwrap()
@@ -127,6 +136,6 @@ mod tests {
             params(Some(text), None, None).unwrap().as_deref(),
             Some(text)
         );
-        assert!(params(Some("[]"), Some(Version::V2026_07_28), None).is_err());
+        assert!(params(Some("[]"), Some((Version::V2026_07_28, &json!({}))), None).is_err());
     }
 }

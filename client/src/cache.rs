@@ -46,6 +46,9 @@ pub struct Entry {
     /// Who the server said it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_info: Option<Implementation>,
+    /// What it declared beside its tools: `prompts`, `resources`. Not known of entries of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offers: Option<Vec<String>>,
     /// Its tools.
     pub tools: Vec<Tool>,
 }
@@ -82,6 +85,7 @@ impl Entry {
             saved_at: now.map_or(0, |since| since.as_secs()),
             protocol_version: protocol_version.into(),
             server_info,
+            offers: None,
             tools,
         }
     }

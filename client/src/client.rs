@@ -1,6 +1,8 @@
 //! One connected server.
 
 mod background;
+mod options;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +14,7 @@ use ramen_mcp::names::method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::cache::{Cache, Entry};
 use crate::config::{Fingerprint, ServerConfig, Transport};
@@ -26,48 +28,13 @@ use crate::transport::http::mirror;
 use crate::transport::pipe::PipeWire;
 use crate::transport::{Link, http, stdio};
 
+pub use options::{CallOptions, Elicit, Options, Progress, Updates};
+
 /// Times that a modern server may ask to be asked again with its state.
 const MAX_ROUNDS: usize = 8;
 
-/// What a connection needs beside its configuration.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The bounds.
-    pub limits: Limits,
-    /// Where lists of tools are remembered; also which era a server spoke last.
-    pub cache: Option<Cache>,
-}
-
-/// How one request is made.
-#[derive(Clone, Debug, Default)]
-pub struct CallOptions {
-    /// How long it may take; the configuration's or the default when left out.
-    pub timeout: Option<Duration>,
-    /// Where progress goes. What does not fit into the channel is left out.
-    pub progress: Option<mpsc::Sender<Progress>>,
-}
-
-/// How far a request is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
-    /// Rises with each report.
-    pub progress: f64,
-    /// Where it will end, when that is known.
-    pub total: Option<f64>,
-    /// What is being done.
-    pub message: Option<String>,
-}
-
-/// How often each list was seen to change. For tools it counts once the new list can be had from [`Client::tools`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Updates {
-    /// The tools.
-    pub tools: u64,
-    /// The prompts.
-    pub prompts: u64,
-    /// The resources.
-    pub resources: u64,
-}
+/// How long a connection may take when a person has to agree to it.
+const PERSON: Duration = Duration::from_mins(6);
 
 /// A connected MCP server: one transport, one table of requests that wait for answers, and the tools it advertises.
 ///
@@ -89,6 +56,7 @@ struct Inner {
     timeout: Duration,
     over_http: bool,
     cache: Option<Cache>,
+    person: Option<Elicit>,
 }
 
 impl std::fmt::Debug for Client {
@@ -118,6 +86,14 @@ impl Client {
         config: &ServerConfig,
         options: &Options,
     ) -> Result<Self, ClientError> {
+        let mut options = options.clone();
+        if options.sign_in.is_some() && matches!(config.transport, Transport::Http { .. }) {
+            // A person may have to agree first.
+            let limits = &mut options.limits;
+            limits.connect = limits.connect.max(PERSON);
+            limits.probe = limits.probe.max(PERSON);
+        }
+        let options = &options;
         let patience = options.limits.connect;
         let connecting = async {
             let spoken = match config.era {
@@ -136,7 +112,7 @@ impl Client {
             };
             let mut last = None;
             for choice in attempts {
-                let link = open(name, config, &options.limits)?;
+                let link = open(name, config, options)?;
                 match Self::over(name, config, options, link, *choice).await {
                     Err(error) if may_differ(&error) => last = Some(error),
                     outcome => return outcome,
@@ -179,7 +155,13 @@ impl Client {
         era: EraChoice,
     ) -> Result<Self, ClientError> {
         let limits = options.limits;
-        let peer = Peer::new(name, link, limits, config.redactor());
+        let peer = Peer::new(
+            name,
+            link,
+            limits,
+            config.redactor(),
+            options.person.clone(),
+        );
         let agreement = match handshake::agree(&peer, era, limits.probe, limits.connect).await {
             Ok(agreement) => agreement,
             Err(error) => {
@@ -199,6 +181,7 @@ impl Client {
             timeout: config.timeout.unwrap_or(limits.request),
             over_http: matches!(config.transport, Transport::Http { .. }),
             cache: options.cache.clone(),
+            person: options.person.clone(),
         });
         let client = Self { inner };
         // Changes that are told while the list is read count as later ones.
@@ -325,6 +308,26 @@ impl Client {
         Ok(flatten::resource(&read(method::RESOURCES_READ, &result)?))
     }
 
+    /// The items of a list as they come, page by page. Empty when the server does not know the method.
+    pub(crate) async fn list_raw(
+        &self,
+        name: &'static str,
+        key: &'static str,
+    ) -> Result<Vec<Json>, ClientError> {
+        match self.inner.pages(name, key).await {
+            Ok(pages) => Ok(pages.items()),
+            Err(ClientError::Rpc(error)) if error.code == ramen_mcp::code::METHOD_NOT_FOUND => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the server declares: `tools`, `prompts`, `resources`.
+    pub fn offers(&self) -> Vec<String> {
+        self.inner.agreement().capabilities.names()
+    }
+
     /// Any request, with the result as it comes. `params` is the JSON text of an object.
     pub async fn request(
         &self,
@@ -383,7 +386,7 @@ impl Inner {
                     .progress(options.progress.clone())
             };
             let result = self.ask(ask, patience).await?;
-            match next_round(name, &params, &result)? {
+            match rounds::next(name, &params, &result, self.person.as_ref()).await? {
                 None => return Ok(result),
                 Some(next) => params = next,
             }
@@ -511,12 +514,14 @@ impl Inner {
         let Some(cache) = self.cache.clone() else {
             return;
         };
-        let (version, server) = {
+        let (version, server, offers) = {
             let agreement = self.agreement();
-            (agreement.version, agreement.server.clone())
+            let offers = agreement.capabilities.names();
+            (agreement.version, agreement.server.clone(), offers)
         };
         let fingerprint = self.fingerprint.clone();
-        let entry = Entry::now(fingerprint, version.as_str(), server, tools.to_vec());
+        let mut entry = Entry::now(fingerprint, version.as_str(), server, tools.to_vec());
+        entry.offers = Some(offers);
         let name = self.name.clone();
         let written = tokio::task::spawn_blocking(move || cache.put(&name, entry)).await;
         if let Ok(Err(error)) = written {
@@ -525,7 +530,8 @@ impl Inner {
     }
 }
 
-fn open(name: &str, config: &ServerConfig, limits: &Limits) -> Result<Link, ClientError> {
+fn open(name: &str, config: &ServerConfig, options: &Options) -> Result<Link, ClientError> {
+    let limits = &options.limits;
     match &config.transport {
         Transport::Stdio {
             command,
@@ -541,7 +547,9 @@ fn open(name: &str, config: &ServerConfig, limits: &Limits) -> Result<Link, Clie
             };
             stdio::start(name, &program, limits, config.redactor())
         }
-        Transport::Http { url, headers } => http::open(name, url, headers, limits),
+        Transport::Http { url, headers } => {
+            http::open(name, url, headers, limits, options.sign_in.clone())
+        }
     }
 }
 
@@ -560,46 +568,7 @@ fn may_differ(error: &ClientError) -> bool {
         ClientError::Spawn { .. }
             | ClientError::Connect { .. }
             | ClientError::SignIn { .. }
+            | ClientError::SignInFailed { .. }
             | ClientError::Config { .. }
     )
-}
-
-/// The parameters to ask with again, when a modern server wants its state back. `None` when the result is one.
-fn next_round(name: &str, params: &str, result: &Json) -> Result<Option<String>, ClientError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Head {
-        #[serde(default)]
-        result_type: Option<String>,
-        #[serde(default)]
-        input_requests: Option<BTreeMap<String, serde::de::IgnoredAny>>,
-        #[serde(default)]
-        request_state: Option<String>,
-    }
-    let head: Head = read(name, result)?;
-    match head.result_type.as_deref() {
-        None | Some("complete") => return Ok(None),
-        Some("input_required") => {}
-        Some(other) => {
-            let other: String = other.chars().take(40).collect();
-            return Err(ClientError::answer(
-                name,
-                format!("a result of type {other:?}"),
-            ));
-        }
-    }
-    if head.input_requests.is_some_and(|asked| !asked.is_empty()) {
-        return Err(ClientError::InputRequired {
-            method: name.to_owned(),
-        });
-    }
-    let state = head
-        .request_state
-        .ok_or_else(|| ClientError::answer(name, "it asks for input and names none"))?;
-    let mut members: indexmap::IndexMap<String, Json> = serde_json::from_str(params)
-        .map_err(|error| ClientError::answer(name, error.to_string()))?;
-    members.insert("requestState".to_owned(), Json::from(&Value::from(state)));
-    serde_json::to_string(&members)
-        .map(Some)
-        .map_err(|error| ClientError::answer(name, error.to_string()))
 }

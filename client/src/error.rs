@@ -54,6 +54,14 @@ pub enum ClientError {
         /// `WWW-Authenticate`, where it tells how to sign in.
         challenge: Option<String>,
     },
+    /// The sign-in that a server wants did not work.
+    #[error("the sign-in at {url} did not work: {why}")]
+    SignInFailed {
+        /// Where, without credentials.
+        url: String,
+        /// Why.
+        why: String,
+    },
     /// The transport went away: the process ended, the connection dropped, or the client was closed.
     #[error("the server is gone: {why}")]
     Gone {
@@ -120,14 +128,7 @@ impl ClientError {
 
     /// The message with its causes, for a log line or a person.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        ramen_redact::chain(self)
     }
 }
 

@@ -55,6 +55,17 @@ pub(crate) struct Listed {
 }
 
 impl Capabilities {
+    /// What is declared, by name.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let all = [
+            ("tools", self.tools),
+            ("prompts", self.prompts),
+            ("resources", self.resources),
+        ];
+        let declared = all.into_iter().filter(|(_, listed)| listed.is_some());
+        declared.map(|(name, _)| name.to_owned()).collect()
+    }
+
     /// Whether any list may change.
     pub(crate) fn any_changes(&self) -> bool {
         [self.tools, self.prompts, self.resources]
@@ -110,7 +121,8 @@ pub(crate) async fn agree(
             Err(
                 error @ (ClientError::Gone { .. }
                 | ClientError::Connect { .. }
-                | ClientError::SignIn { .. }),
+                | ClientError::SignIn { .. }
+                | ClientError::SignInFailed { .. }),
             ) => Err(error),
             Err(error) => match other_modern(&error) {
                 Some(version) => discover(peer, version, patience).await,
@@ -150,7 +162,7 @@ fn newest_modern(names: &[String]) -> Option<Version> {
 /// The handshake: `initialize`, then `notifications/initialized`.
 pub(crate) async fn initialize(peer: &Peer, patience: Duration) -> Result<Agreement, ClientError> {
     let name = method::INITIALIZE;
-    let params = ask::initialize(NEWEST_LEGACY).to_string();
+    let params = ask::initialize(NEWEST_LEGACY, peer.capabilities()).to_string();
     let ask = Ask::new(name).params(params).uncancellable();
     let answer = peer.ask(ask, patience).await?;
     let answer: InitializeResult = read(name, &answer)?;

@@ -10,6 +10,7 @@
 //!
 //! What a server sends is not trusted: sizes, counts and times are bounded by [`Limits`], and the secrets of a
 //! configuration are in no error, log line or `Debug` text.
+#![doc = include_str!("../../docs/client.md")]
 
 // The tests of this crate share a scripted server, which names it from outside.
 #[cfg(test)]
@@ -23,15 +24,17 @@ pub mod config;
 mod error;
 mod flatten;
 mod handshake;
+pub mod hub;
 mod limits;
 mod list;
 mod manager;
+pub mod oauth;
 mod peer;
 mod refusal;
 mod transport;
 
 pub use backoff::BackoffPolicy;
-pub use client::{CallOptions, Client, Options, Progress, Updates};
+pub use client::{CallOptions, Client, Elicit, Options, Progress, Updates};
 pub use config::ServerConfig;
 pub use error::{BoxError, ClientError};
 pub use handshake::EraChoice;

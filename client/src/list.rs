@@ -161,6 +161,11 @@ impl<'a> Pages<'a> {
         Ok(Some(params))
     }
 
+    /// The items as they came.
+    pub(crate) fn items(self) -> Vec<Json> {
+        self.items
+    }
+
     /// The items that can be read as such; the others are counted in a warning. Of two with one name the first counts.
     pub(crate) fn read<T>(self, server: &str, name: impl Fn(&T) -> &str) -> Vec<T>
     where

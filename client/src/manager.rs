@@ -67,6 +67,8 @@ pub struct Status {
     pub state: State,
     /// Its tools as last known.
     pub tools: Arc<[Tool]>,
+    /// What it declares, as last known: `tools`, `prompts`, `resources`.
+    pub offers: Option<Arc<[String]>>,
 }
 
 /// Makes a connection; another one in tests.
@@ -95,6 +97,7 @@ struct Slot {
     config: ServerConfig,
     client: Option<Arc<Client>>,
     tools: Arc<[Tool]>,
+    offers: Option<Arc<[String]>>,
     state: State,
     /// Held while the server is connected for its first use.
     first_use: Arc<tokio::sync::Mutex<()>>,
@@ -140,6 +143,16 @@ impl Manager {
         }
     }
 
+    /// A manager without servers, for those who want to offer it before they are there: see [`Manager::add`].
+    pub fn empty(options: ManagerOptions) -> Self {
+        Self::new(options, dial())
+    }
+
+    /// What [`Manager::open`] does, for servers that come later.
+    pub async fn add(&self, servers: BTreeMap<String, ServerConfig>) {
+        self.open_with(servers).await;
+    }
+
     async fn open_with(&self, servers: BTreeMap<String, ServerConfig>) {
         let known = match self.inner.options.client.cache.clone() {
             Some(cache) => tokio::task::spawn_blocking(move || cache.entries())
@@ -151,7 +164,10 @@ impl Manager {
         for (name, config) in servers.into_iter().filter(|(_, config)| config.enabled) {
             match known.get(&name) {
                 Some(entry) if entry.fingerprint == config.fingerprint() => {
-                    trusted.push((name, config, Arc::from(entry.tools.as_slice())));
+                    let mut slot = Slot::new(config, State::Cached);
+                    slot.tools = Arc::from(entry.tools.as_slice());
+                    slot.offers = entry.offers.as_deref().map(Arc::from);
+                    trusted.push((name, slot));
                 }
                 _ => {
                     unknown.insert(name, config);
@@ -160,9 +176,7 @@ impl Manager {
         }
         {
             let mut slots = self.inner.slots();
-            for (name, config, tools) in trusted {
-                slots.insert(name, Slot::new(config, State::Cached, tools));
-            }
+            slots.extend(trusted);
         }
         self.start(unknown).await;
     }
@@ -188,9 +202,8 @@ impl Manager {
                         tools = client.tools().len(),
                         "connected"
                     );
-                    inner.put(&name, Slot::new(config, State::Up, Arc::from([])));
-                    inner.arrived(&name, &client);
-                    inner.supervise(name, Some(client));
+                    inner.put(&name, Slot::new(config, State::Up));
+                    inner.adopt(&name, client).await;
                 }
                 Err(error) => {
                     let why = error.chain();
@@ -201,7 +214,7 @@ impl Manager {
                     );
                     let retrying = inner.options.retry_failed;
                     let state = State::Down { why, retrying };
-                    inner.put(&name, Slot::new(config, state, Arc::from([])));
+                    inner.put(&name, Slot::new(config, state));
                     if retrying {
                         inner.supervise(name, None);
                     }
@@ -231,6 +244,7 @@ impl Manager {
                     Some(client) => client.tools(),
                     None => Arc::clone(&slot.tools),
                 },
+                offers: slot.offers.clone(),
             })
             .collect()
     }
@@ -309,11 +323,12 @@ impl Drop for Manager {
 }
 
 impl Slot {
-    fn new(config: ServerConfig, state: State, tools: Arc<[Tool]>) -> Self {
+    fn new(config: ServerConfig, state: State) -> Self {
         Self {
             config,
             client: None,
-            tools,
+            tools: Arc::from([]),
+            offers: None,
             state,
             first_use: Arc::default(),
         }
@@ -331,7 +346,26 @@ impl Inner {
 
     async fn connect(&self, name: &str, config: &ServerConfig) -> Result<Client, ClientError> {
         let options = self.options.client.clone();
-        (self.connect)(name.to_owned(), config.clone(), options).await
+        let connecting = (self.connect)(name.to_owned(), config.clone(), options);
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(ClientError::gone("it was closed")),
+            client = connecting => client,
+        }
+    }
+
+    /// Takes a client that was connected just now, and supervises it; closes it when the manager is closed already.
+    async fn adopt(self: &Arc<Self>, name: &str, client: Arc<Client>) -> bool {
+        // In this order, so that a client that dies at once is known when its end is noticed.
+        self.arrived(name, &client);
+        if self.supervise(name.to_owned(), Some(Arc::clone(&client))) {
+            return true;
+        }
+        if let Some(slot) = self.slots().get_mut(name) {
+            slot.client = None;
+        }
+        client.close().await;
+        false
     }
 }
 

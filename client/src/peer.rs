@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ramen_mcp::envelope::{self, Message};
+use ramen_mcp::envelope::{self, Message, Request};
 use ramen_mcp::model::Json;
 use ramen_mcp::names::method;
 use ramen_mcp::{IdKey, McpError, RequestId, Version, notify};
 use ramen_redact::Redactor;
 use serde::Deserialize;
-use tokio::sync::{mpsc, oneshot, watch};
+use serde_json::Value;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::ask;
-use crate::client::Progress;
+use crate::client::{Elicit, Progress};
 use crate::error::ClientError;
 use crate::limits::Limits;
 use crate::refusal::refusal;
@@ -23,6 +24,11 @@ use crate::transport::{Inbound, Link, Outgoing, Wire};
 
 /// Things a server does wrong that are logged; more are counted only.
 const MAX_WARNINGS: u32 = 10;
+
+/// Questions to a person that wait at once.
+const MAX_QUESTIONS: usize = 16;
+/// What a server asks a person by.
+pub(crate) const ELICIT: &str = "elicitation/create";
 
 /// A request to be asked.
 #[derive(Debug, Default)]
@@ -94,6 +100,10 @@ struct Shared {
     wire: Box<dyn Wire>,
     limits: Limits,
     redactor: Redactor,
+    /// Who answers what a server asks of a person.
+    person: Option<Elicit>,
+    capabilities: Value,
+    questions: Arc<Semaphore>,
     table: Mutex<Table>,
     changes: watch::Sender<Changes>,
     done: CancellationToken,
@@ -115,12 +125,21 @@ struct Waiting {
 
 impl Peer {
     /// Takes both ways of a link; what comes in is read until it ends.
-    pub(crate) fn new(server: &str, link: Link, limits: Limits, redactor: Redactor) -> Self {
+    pub(crate) fn new(
+        server: &str,
+        link: Link,
+        limits: Limits,
+        redactor: Redactor,
+        person: Option<Elicit>,
+    ) -> Self {
         let shared = Arc::new(Shared {
             server: server.to_owned(),
             wire: link.wire,
             limits,
             redactor,
+            capabilities: ask::capabilities(person.is_some()),
+            person,
+            questions: Arc::new(Semaphore::new(MAX_QUESTIONS)),
             table: Mutex::default(),
             changes: watch::Sender::new(Changes::default()),
             done: CancellationToken::new(),
@@ -133,6 +152,11 @@ impl Peer {
     /// From now on requests are written in this revision.
     pub(crate) fn speak(&self, version: Version) {
         self.shared.table().version = Some(version);
+    }
+
+    /// What is declared to the server.
+    pub(crate) fn capabilities(&self) -> &Value {
+        &self.shared.capabilities
     }
 
     pub(crate) fn done(&self) -> &CancellationToken {
@@ -249,6 +273,7 @@ impl Shared {
         let version = ask.modern.or(table.version);
         let id = RequestId::number(number);
         let modern = version.filter(|version| version.is_modern());
+        let modern = modern.map(|version| (version, &self.capabilities));
         let token = ask.progress.is_some().then_some(&id);
         let params = ask::params(ask.params.as_deref(), modern, token)?;
         let body = ask::request(&id, &ask.method, params.as_deref());
@@ -316,7 +341,35 @@ impl Shared {
         self.done.cancel();
     }
 
-    fn message(&self, body: &Bytes) {
+    /// A request of the server: whether we are there, or something for a person.
+    fn asked(self: &Arc<Self>, request: &Request<'_>) {
+        let answer = match (&*request.method, &self.person) {
+            (method::PING, _) => ask::result(&request.id, "{}"),
+            (ELICIT, Some(person)) => {
+                let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else {
+                    let busy = McpError::internal("too many questions at once");
+                    return self.wire.post(self.notice(busy.body(&request.id), ""));
+                };
+                let question = Json::parse(request.params.as_json().unwrap_or("{}"));
+                let (shared, person) = (Arc::clone(self), person.clone());
+                let id = request.id.clone();
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    let Ok(question) = question else { return };
+                    let asking = person.ask(question);
+                    if let Some(answer) = shared.done.run_until_cancelled(asking).await {
+                        let body = ask::result(&id, answer.get());
+                        shared.wire.post(shared.notice(body, ""));
+                    }
+                });
+                return;
+            }
+            _ => McpError::method_not_found(&request.method).body(&request.id),
+        };
+        self.wire.post(self.notice(answer, ""));
+    }
+
+    fn message(self: &Arc<Self>, body: &Bytes) {
         match envelope::parse(body) {
             Ok(Message::Response(response)) => {
                 let outcome = match response.outcome {
@@ -332,15 +385,7 @@ impl Shared {
             Ok(Message::Notification(notification)) => {
                 self.notification(&notification.method, notification.params.as_json());
             }
-            Ok(Message::Request(request)) => {
-                // We declare no capability, so there is nothing else that a server may ask.
-                let answer = if request.method == method::PING {
-                    ask::pong(&request.id)
-                } else {
-                    McpError::method_not_found(&request.method).body(&request.id)
-                };
-                self.wire.post(self.notice(answer, ""));
-            }
+            Ok(Message::Request(request)) => self.asked(&request),
             Err(reject) => match reject.id {
                 Some(id) => self.answer(
                     &id,

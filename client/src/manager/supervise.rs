@@ -103,6 +103,7 @@ impl Inner {
     pub(super) fn arrived(&self, name: &str, client: &Arc<Client>) {
         if let Some(slot) = self.slots().get_mut(name) {
             slot.tools = client.tools();
+            slot.offers = Some(client.offers().into());
             slot.client = Some(Arc::clone(client));
             slot.state = State::Up;
         }

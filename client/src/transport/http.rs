@@ -1,7 +1,7 @@
 //! A server behind Streamable HTTP: each message is a request of its own, each answer JSON or a stream of events.
 
 mod answer;
-mod dial;
+pub(crate) mod dial;
 mod listen;
 pub(crate) mod mirror;
 mod request;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Inbound, Link, Outgoing, QUEUE, Wire};
 use crate::error::ClientError;
 use crate::limits::Limits;
+use crate::oauth::SignIn;
 use dial::Dial;
 
 /// Messages that may be lost and are on their way at once.
@@ -43,6 +44,7 @@ struct Shared {
     inbound: mpsc::Sender<Inbound>,
     stop: CancellationToken,
     posts: Arc<Semaphore>,
+    sign_in: Option<SignIn>,
     state: Mutex<State>,
 }
 
@@ -51,6 +53,8 @@ struct State {
     /// Of a legacy server that minted one.
     session: Option<HeaderValue>,
     version: Option<Version>,
+    /// Of a sign-in.
+    token: Option<Secret>,
     exchanges: HashMap<IdKey, AbortHandle>,
     listening: Option<AbortHandle>,
 }
@@ -61,6 +65,7 @@ pub(crate) fn open(
     url: &SafeUrl,
     headers: &BTreeMap<String, Secret>,
     limits: &Limits,
+    sign_in: Option<SignIn>,
 ) -> Result<Link, ClientError> {
     let bad = |why: &str| ClientError::Config {
         server: server.to_owned(),
@@ -103,7 +108,12 @@ pub(crate) fn open(
         stop: CancellationToken::new(),
         posts: Arc::new(Semaphore::new(MAX_POSTS)),
         state: Mutex::default(),
+        sign_in,
     });
+    shared.state().token = shared
+        .sign_in
+        .as_ref()
+        .and_then(|sign_in| sign_in.kept(url.expose()));
     tokio::spawn(keep(Arc::clone(&shared), ended_in));
     Ok(Link {
         wire: Box::new(HttpWire { shared, ended }),

@@ -1,12 +1,13 @@
 //! Messages one a line, over any pair of byte streams.
 
-mod lines;
+pub(crate) mod lines;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use ramen_mcp::RequestId;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Outgoing, QUEUE, Wire};
@@ -14,12 +15,15 @@ use crate::error::ClientError;
 use lines::{Line, Lines};
 
 /// Writes what is handed over, one line each, until `stop`. Dropping the stream then is what tells a server to end.
-pub(crate) fn write_lines<W>(mut output: W, stop: CancellationToken) -> mpsc::Sender<Bytes>
+pub(crate) fn write_lines<W>(
+    mut output: W,
+    stop: CancellationToken,
+) -> (mpsc::Sender<Bytes>, JoinHandle<()>)
 where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, mut messages) = mpsc::channel::<Bytes>(QUEUE);
-    tokio::spawn(async move {
+    let writer = tokio::spawn(async move {
         let writing = async {
             while let Some(body) = messages.recv().await {
                 let mut line = Vec::with_capacity(body.len() + 1);
@@ -36,7 +40,7 @@ where
             () = stop.cancelled() => {}
         }
     });
-    sender
+    (sender, writer)
 }
 
 /// Reads lines into `inbound` until the stream ends. Lines that are no JSON objects are skipped: real servers print to
@@ -95,7 +99,7 @@ impl PipeWire {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let stop = CancellationToken::new();
-        let messages = write_lines(output, stop.clone());
+        let (messages, _) = write_lines(output, stop.clone());
         let (sender, inbound) = mpsc::channel(QUEUE);
         let closed = stop.clone();
         tokio::spawn(async move {

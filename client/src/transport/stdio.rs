@@ -95,7 +95,7 @@ pub(crate) fn start(
 
     let stop = CancellationToken::new();
     let tail = Tail::read(server, stderr, limits, redactor);
-    let messages = write_lines(stdin, stop.clone());
+    let (messages, _) = write_lines(stdin, stop.clone());
     let (ended_in, ended) = watch::channel(None);
     tokio::spawn(keep(child, stop.clone(), limits.close, ended_in));
     let (sender, inbound) = mpsc::channel(QUEUE);

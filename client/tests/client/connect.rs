@@ -291,3 +291,79 @@ async fn a_question_to_a_person_is_an_error_that_says_so() {
         "{error}"
     );
 }
+
+/// Answers every question with its own message, and counts nothing.
+fn person() -> Options {
+    Options {
+        person: Some(ramen_client::Elicit::new(
+            |question: ramen_client::Json| async move {
+                let question: Value = question.to().unwrap();
+                ramen_client::Json::from(
+                    &json!({"action": "accept", "content": {"said": question["message"]}}),
+                )
+            },
+        )),
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn a_person_answers_what_a_legacy_server_asks() {
+    let (_client, mut server) = connect_with(
+        |message, out| {
+            legacy(message, out, &json!([]));
+        },
+        EraChoice::Legacy,
+        person(),
+    )
+    .await
+    .unwrap();
+    let hello = &server.seen("initialize")[0]["params"];
+    assert_eq!(hello["capabilities"], json!({"elicitation": {}}));
+    server.out().send(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"message": "Who?"}}));
+    let answer = server.answer(&json!("q")).await;
+    assert_eq!(
+        answer["result"],
+        json!({"action": "accept", "content": {"said": "Who?"}})
+    );
+}
+
+#[tokio::test]
+async fn a_person_answers_what_a_modern_server_asks_and_no_state_is_made_up() {
+    let (client, mut server) = connect_with(
+        |message, out| {
+            let mut plain = message.clone();
+            let capabilities =
+                &message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+            assert_eq!(*capabilities, json!({"elicitation": {}}));
+            plain["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            if !modern(&plain, out) && message["method"] == "tools/call" {
+                let responses = &message["params"]["inputResponses"];
+                if responses.is_null() {
+                    out.result(
+                        message,
+                        &json!({"resultType": "input_required", "inputRequests": {
+                        "k": {"method": "elicitation/create", "params": {"message": "Sure?"}}}}),
+                    );
+                } else {
+                    out.result(
+                        message,
+                        &json!({"content": [{"type": "text", "text": responses.to_string()}]}),
+                    );
+                }
+            }
+        },
+        EraChoice::Modern,
+        person(),
+    )
+    .await
+    .unwrap();
+    let args = ramen_client::Json::from(&json!({}));
+    let text = soon(client.call_tool("new", &args)).await.unwrap();
+    assert_eq!(
+        text,
+        r#"{"k":{"action":"accept","content":{"said":"Sure?"}}}"#
+    );
+    let last = server.until("tools/call", 2).await;
+    assert!(last["params"].get("requestState").is_none());
+}

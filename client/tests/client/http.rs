@@ -1,7 +1,7 @@
 //! Streamable HTTP: JSON and events, sessions, resuming, and servers that lie.
 
 mod faults;
-mod support;
+pub(crate) mod support;
 
 use std::time::Duration;
 

@@ -5,6 +5,8 @@ mod calls;
 mod config;
 mod connect;
 mod http;
+mod hub;
 mod lists;
+mod oauth;
 mod stdio;
 mod support;

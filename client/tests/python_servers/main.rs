@@ -2,6 +2,8 @@
 //!
 //! Needs the Python of the test environment (`make setup`, or `RAMEN_TEST_PYTHON`); says SKIPPED where there is none.
 
+mod npm;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;

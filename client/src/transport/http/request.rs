@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Response, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ramen_mcp::Version;
@@ -20,6 +20,8 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// Sign-ins for one request: a token, and one with more rights.
+const MAX_SIGN_INS: usize = 2;
 const BOTH: &str = "application/json, text/event-stream";
 const EVENTS: &str = "text/event-stream";
 
@@ -41,8 +43,40 @@ pub(super) fn basic(url: &Url) -> Option<HeaderValue> {
 }
 
 impl Shared {
-    /// `POST` of one message; the head of the answer, and whether a session was named.
+    /// `POST` of one message; signs in where the server wants that and it can be done.
     pub(super) async fn post(
+        &self,
+        message: &Outgoing,
+    ) -> Result<(Response<Incoming>, bool), ClientError> {
+        let mut answer = self.post_once(message).await?;
+        for _ in 0..MAX_SIGN_INS {
+            let Some(sign_in) = &self.sign_in else { break };
+            let status = answer.0.status();
+            let challenge = answer.0.headers().get(header::WWW_AUTHENTICATE);
+            let challenge = challenge.and_then(|value| value.to_str().ok());
+            // 403 without a hint that more rights would help is final.
+            let helps = match status {
+                StatusCode::UNAUTHORIZED => true,
+                StatusCode::FORBIDDEN => {
+                    challenge.is_some_and(|c| c.contains("insufficient_scope"))
+                }
+                _ => false,
+            };
+            if !helps || self.headers.contains_key(header::AUTHORIZATION) {
+                break;
+            }
+            let used = self.state().token.clone();
+            let token = sign_in
+                .token(self.url.expose(), status.as_u16(), challenge, used.as_ref())
+                .await?;
+            self.state().token = Some(token);
+            answer = self.post_once(message).await?;
+        }
+        Ok(answer)
+    }
+
+    /// The head of the answer, and whether a session was named.
+    async fn post_once(
         &self,
         message: &Outgoing,
     ) -> Result<(Response<Incoming>, bool), ClientError> {
@@ -120,6 +154,17 @@ impl Shared {
             .headers_mut()
             .entry(header::USER_AGENT)
             .or_insert(agent);
+        // A header of the configuration comes first: somebody chose it.
+        let token = self.state().token.clone();
+        if let Some(token) = token
+            && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
+        {
+            value.set_sensitive(true);
+            request
+                .headers_mut()
+                .entry(header::AUTHORIZATION)
+                .or_insert(value);
+        }
         request
     }
 

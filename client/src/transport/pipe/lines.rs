@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
 /// What a line is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     /// Begins like a message.
     Message(Bytes),
     /// Only white space.
@@ -20,19 +20,19 @@ pub(super) enum Line {
 }
 
 /// The lines of a stream.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
-    pub(super) fn new(input: R, limit: usize) -> Self {
+    pub(crate) fn new(input: R, limit: usize) -> Self {
         Self { input, limit }
     }
 
     /// The next line; `None` at the end of the stream. A last line without a line feed is cut off in the middle, so it
     /// is none.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         let mut line = Vec::new();
         let mut search: Option<IdSearch> = None;
         loop {

@@ -18,8 +18,11 @@ const HANG_UP: &[u8] = b"\0HANGUP";
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) http_method: String,
+    pub(crate) path: String,
     headers: Vec<(String, String)>,
     pub(crate) body: Value,
+    /// The body where it is no JSON.
+    pub(crate) form: String,
     before: Vec<Seen>,
 }
 
@@ -206,7 +209,8 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
     };
     let head = String::from_utf8(buffer[..end].to_vec()).unwrap();
     let mut lines = head.lines();
-    let http_method = lines.next().unwrap().split(' ').next().unwrap().to_owned();
+    let mut words = lines.next().unwrap().split(' ').map(str::to_owned);
+    let (http_method, path) = (words.next().unwrap(), words.next().unwrap());
     let headers: Vec<_> = lines
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
@@ -222,15 +226,14 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
         buffer.extend_from_slice(&more[..count]);
     }
     let body: Vec<u8> = buffer.drain(..end + length).skip(end).collect();
-    let body = if body.is_empty() {
-        Value::Null
-    } else {
-        serde_json::from_slice(&body).unwrap()
-    };
+    let form = String::from_utf8(body.clone()).unwrap();
+    let body = serde_json::from_slice(&body).unwrap_or_default();
     Some(Seen {
         http_method,
+        path,
         headers,
         body,
+        form,
         before: Vec::new(),
     })
 }

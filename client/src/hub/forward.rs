@@ -1,0 +1,220 @@
+//! Requests that one server answers.
+
+use bytes::Bytes;
+use ramen_mcp::model::Json;
+use ramen_mcp::names::method;
+use ramen_mcp::{Era, McpError, ProgressToken, RequestId, code, notify};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::answer::{self, Members};
+use super::{Hub, Origin, lock};
+use crate::client::{CallOptions, Progress};
+
+/// Reports that wait to be written.
+const REPORTS: usize = 32;
+
+/// A request of the caller, on its own.
+pub(super) struct Asked {
+    pub(super) id: RequestId,
+    pub(super) era: Era,
+    pub(super) method: String,
+    /// JSON text of an object.
+    pub(super) params: String,
+    pub(super) progress: Option<ProgressToken>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    #[serde(default)]
+    arguments: Option<Json>,
+}
+
+#[derive(Deserialize)]
+struct Located {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+struct Completed {
+    #[serde(rename = "ref")]
+    reference: Value,
+    argument: Json,
+    #[serde(default)]
+    context: Option<Json>,
+}
+
+impl Hub {
+    /// The answer to a request. Progress goes to `out` before it.
+    pub(super) async fn answer(&self, asked: &Asked, out: &mpsc::Sender<Bytes>) -> Bytes {
+        self.settled().await;
+        let result = match asked.method.as_str() {
+            method::TOOLS_LIST => Ok(self.list_tools(asked.era)),
+            method::PROMPTS_LIST => Ok(self.list_prompts().await),
+            method::RESOURCES_LIST => Ok(self.list_resources().await),
+            method::TEMPLATES_LIST => Ok(self.list_templates().await),
+            method::TOOLS_CALL => self.call(asked, out).await,
+            method::PROMPTS_GET => self.prompt(asked).await,
+            method::RESOURCES_READ => self.read(asked).await,
+            method::COMPLETE => self.complete(asked).await,
+            other => Err(McpError::new(
+                code::METHOD_NOT_FOUND,
+                format!("method not found: {other}"),
+            )),
+        };
+        match result {
+            Ok(result) => {
+                let result = answer::fit(result, asked.era, &self.inner.info);
+                answer::response(&asked.id, &result)
+            }
+            Err(error) => error.body(&asked.id),
+        }
+    }
+
+    async fn call(&self, asked: &Asked, out: &mpsc::Sender<Bytes>) -> Result<Members, McpError> {
+        let named: Named = read(&asked.params)?;
+        let arguments = match &named.arguments {
+            None => "{}",
+            Some(arguments) if arguments.get() == "null" => "{}",
+            Some(arguments) if arguments.get().starts_with('{') => arguments.get(),
+            Some(_) => return Err(McpError::invalid_params("`arguments` must be an object")),
+        };
+        let names = self.names();
+        let Some(Origin { server, name }) = names.find(&named.name).cloned() else {
+            let code = match asked.era {
+                Era::Modern => code::INVALID_PARAMS,
+                Era::Legacy(_) => code::METHOD_NOT_FOUND,
+            };
+            let name: String = named.name.escape_debug().take(128).collect();
+            return Err(McpError::new(code, format!("unknown tool `{name}`")));
+        };
+        let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, json!(name));
+        let (progress, reports) = match &asked.progress {
+            Some(_) => {
+                let (sender, reports) = mpsc::channel(REPORTS);
+                (Some(sender), Some(reports))
+            }
+            None => (None, None),
+        };
+        let options = CallOptions {
+            timeout: None,
+            progress,
+        };
+        let calling = async {
+            let client = self.inner.manager.client(&server).await?;
+            let result = client.request(method::TOOLS_CALL, &params, options).await?;
+            answer::tool_result(&result, asked.era)
+        };
+        let reporting = async {
+            if let (Some(token), Some(mut reports)) = (&asked.progress, reports) {
+                while let Some(report) = reports.recv().await {
+                    if let Some(message) = notify::progress(token, &payload(&report)) {
+                        let _ = out.send(message).await;
+                    }
+                }
+            }
+        };
+        // The reports end with the call, and the last of them is written before its answer.
+        let (result, ()) = tokio::join!(calling, reporting);
+        result.map_err(|error| answer::failure(&server, error))
+    }
+
+    async fn prompt(&self, asked: &Asked) -> Result<Members, McpError> {
+        let named: Named = read(&asked.params)?;
+        let Origin { server, name } = self.known_prompt(&named.name).await?;
+        let mut params = answer::single("name", &name);
+        if let Some(arguments) = named.arguments {
+            params.insert("arguments".to_owned(), arguments);
+        }
+        self.pass(&server, method::PROMPTS_GET, &params).await
+    }
+
+    async fn known_prompt(&self, name: &str) -> Result<Origin, McpError> {
+        let known = |hub: &Self| lock(&hub.inner.prompts).get(name).cloned();
+        if let Some(origin) = known(self) {
+            return Ok(origin);
+        }
+        let _ = self.list_prompts().await;
+        known(self).ok_or_else(|| {
+            let name: String = name.escape_debug().take(128).collect();
+            McpError::invalid_params(format!("unknown prompt `{name}`"))
+        })
+    }
+
+    async fn read(&self, asked: &Asked) -> Result<Members, McpError> {
+        let Located { uri } = read(&asked.params)?;
+        let params = answer::single("uri", &uri);
+        let listed = |hub: &Self| lock(&hub.inner.resources).get(&uri).cloned();
+        if listed(self).is_none() {
+            let _ = self.list_resources().await;
+        }
+        if let Some(server) = listed(self) {
+            return self.readable(&server, &params).await;
+        }
+        // None lists it; one may know it all the same, from a template.
+        for (server, _) in self.readers().await {
+            if let Ok(found) = self.readable(&server, &params).await {
+                return Ok(found);
+            }
+        }
+        let code = match asked.era {
+            Era::Modern => code::INVALID_PARAMS,
+            Era::Legacy(_) => code::RESOURCE_NOT_FOUND,
+        };
+        Err(McpError::new(code, "resource not found").with_data(&json!({ "uri": uri })))
+    }
+
+    async fn readable(&self, server: &str, params: &Members) -> Result<Members, McpError> {
+        let mut result = self.pass(server, method::RESOURCES_READ, params).await?;
+        answer::uncached(&mut result);
+        Ok(result)
+    }
+
+    /// Of a prompt's arguments; who could complete a URI is not known, so there are no values for it.
+    async fn complete(&self, asked: &Asked) -> Result<Members, McpError> {
+        let mut completed: Completed = read(&asked.params)?;
+        if completed.reference["type"] != "ref/prompt" {
+            return Ok(answer::single("completion", &json!({ "values": [] })));
+        }
+        let name = completed.reference["name"].as_str().unwrap_or_default();
+        let Origin { server, name } = self.known_prompt(name).await?;
+        completed.reference["name"] = json!(name);
+        let mut params = answer::single("ref", &completed.reference);
+        params.insert("argument".to_owned(), completed.argument);
+        if let Some(context) = completed.context {
+            params.insert("context".to_owned(), context);
+        }
+        self.pass(&server, method::COMPLETE, &params).await
+    }
+
+    async fn pass(&self, server: &str, name: &str, params: &Members) -> Result<Members, McpError> {
+        let passed = async {
+            let client = self.inner.manager.client(server).await?;
+            let params = serde_json::to_string(params)
+                .map_err(|error| crate::ClientError::answer(name, error.to_string()))?;
+            let result = client
+                .request(name, &params, CallOptions::default())
+                .await?;
+            crate::handshake::read::<Members>(name, &result)
+        };
+        passed.await.map_err(|error| answer::failure(server, error))
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(params: &str) -> Result<T, McpError> {
+    serde_json::from_str(params)
+        .map_err(|_| McpError::invalid_params("a parameter is missing or of the wrong type"))
+}
+
+fn payload(report: &Progress) -> Vec<u8> {
+    let mut payload = json!({ "progress": report.progress });
+    if let Some(total) = report.total {
+        payload["total"] = json!(total);
+    }
+    if let Some(message) = &report.message {
+        payload["message"] = json!(message);
+    }
+    payload.to_string().into_bytes()
+}

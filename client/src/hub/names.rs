@@ -1,0 +1,136 @@
+//! The names that things of many servers have in one list.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::Origin;
+use crate::list::Tool;
+use crate::manager::{State, Status};
+
+/// Longest name: what most programs that use tools accept.
+const MAX_NAME: usize = 64;
+
+/// How things are named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Naming {
+    /// `server_tool`.
+    #[default]
+    Prefixed,
+    /// As the server calls it: for one server alone. Of several with one name the first counts.
+    Plain,
+}
+
+/// The tools of every server that can be used, by the name they have here.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    by_name: HashMap<String, usize>,
+    tools: Vec<(String, Origin, Tool)>,
+}
+
+impl Names {
+    pub(super) fn of(servers: &[Status], naming: Naming) -> Self {
+        let mut names = Self::default();
+        let mut taken = HashSet::new();
+        for server in servers {
+            if matches!(server.state, State::Down { .. }) {
+                continue;
+            }
+            let tools: &Arc<[Tool]> = &server.tools;
+            for tool in tools.iter() {
+                let Some(name) = name(naming, &server.name, &tool.name, &mut taken) else {
+                    continue;
+                };
+                let origin = Origin {
+                    server: server.name.clone(),
+                    name: tool.name.clone(),
+                };
+                names.by_name.insert(name.clone(), names.tools.len());
+                names.tools.push((name, origin, tool.clone()));
+            }
+        }
+        names
+    }
+
+    pub(super) fn tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
+        self.tools
+            .iter()
+            .map(|(name, _, tool)| (name.as_str(), tool))
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&Origin> {
+        let index = self.by_name.get(name)?;
+        self.tools.get(*index).map(|(_, origin, _)| origin)
+    }
+}
+
+/// The name of a thing of a server; `None` when a plain one is taken. Always the same for the same two, whatever else
+/// is there, unless two would have one name.
+pub(super) fn name(
+    naming: Naming,
+    server: &str,
+    thing: &str,
+    taken: &mut HashSet<String>,
+) -> Option<String> {
+    if naming == Naming::Plain {
+        return taken.insert(thing.to_owned()).then(|| thing.to_owned());
+    }
+    let plain: String = format!("{server}_{thing}")
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let name = if plain.len() > MAX_NAME || taken.contains(&plain) {
+        let mut digest = Sha256::new();
+        digest.update(server.as_bytes());
+        digest.update([0]);
+        digest.update(thing.as_bytes());
+        let digest = hex::encode(digest.finalize());
+        let kept = plain.len().min(MAX_NAME - 9);
+        format!("{}_{}", &plain[..kept], &digest[..8])
+    } else {
+        plain
+    };
+    taken.insert(name.clone()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(things: &[(&str, &str)]) -> Vec<String> {
+        let mut taken = HashSet::new();
+        things
+            .iter()
+            .filter_map(|(server, thing)| name(Naming::Prefixed, server, thing, &mut taken))
+            .collect()
+    }
+
+    #[test]
+    fn names_begin_with_their_server_and_fit_where_names_are_narrow() {
+        assert_eq!(
+            named(&[("git", "log"), ("my server", "a.b/c")]),
+            ["git_log", "my_server_a_b_c"]
+        );
+        let long = named(&[
+            ("server", &"x".repeat(100)),
+            ("server", &format!("{}y", "x".repeat(99))),
+        ]);
+        assert!(long.iter().all(|name| name.len() <= 64), "{long:?}");
+        assert_ne!(long[0], long[1]);
+    }
+
+    #[test]
+    fn two_that_would_have_one_name_have_two() {
+        let both = named(&[("a_b", "c"), ("a", "b_c"), ("a", "b.c")]);
+        assert_eq!(both[0], "a_b_c");
+        assert_eq!(both.iter().collect::<HashSet<_>>().len(), 3, "{both:?}");
+        assert!(both.iter().all(|name| name.starts_with("a_b_c")));
+    }
+}

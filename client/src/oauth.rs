@@ -1,0 +1,142 @@
+//! Sign-in of servers that want one: OAuth 2.1 with PKCE, as the protocol's authorization chapter has it.
+//!
+//! The server's challenge leads to its metadata (RFC 9728), that to its authorization server (RFC 8414, OpenID Connect
+//! discovery). A person agrees in a browser, the answer comes back to a port of this machine, and the token is kept in a
+//! file of mode 0600. A token is for one server (RFC 8707) and goes nowhere else.
+
+mod challenge;
+mod flow;
+mod metadata;
+mod register;
+mod store;
+mod web;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ramen_redact::Secret;
+use url::Url;
+
+use crate::error::ClientError;
+use challenge::Challenge;
+use store::{Store, Tokens};
+
+/// Shows an address to a person, who agrees there. `Err` says why that cannot be done.
+type Open = dyn Fn(&Url) -> Result<(), String> + Send + Sync;
+
+/// How to sign in.
+#[derive(Clone)]
+pub struct SignIn {
+    store: Arc<Store>,
+    open: Arc<Open>,
+    client: Registered,
+    /// One sign-in at a time: the second finds the token of the first.
+    alone: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A client that is known to the authorization server before.
+#[derive(Clone, Debug, Default)]
+pub struct Registered {
+    /// Its id. Without one the client registers itself where the server allows it.
+    pub id: Option<String>,
+    /// Its secret, for servers that gave one out.
+    pub secret: Option<Secret>,
+    /// Address of a document that describes it, for servers that read such documents instead of registering clients.
+    pub document: Option<Url>,
+}
+
+impl std::fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignIn")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SignIn {
+    /// Keeps tokens in `file` and shows addresses with `open`.
+    pub fn new(
+        file: impl Into<PathBuf>,
+        open: impl Fn(&Url) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            store: Arc::new(Store::new(file.into())),
+            open: Arc::new(open),
+            client: Registered::default(),
+            alone: Arc::default(),
+        }
+    }
+
+    /// Shows addresses in another way.
+    #[must_use]
+    pub fn shown_by(
+        mut self,
+        open: impl Fn(&Url) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.open = Arc::new(open);
+        self
+    }
+
+    /// As this client.
+    #[must_use]
+    pub fn with_client(mut self, client: Registered) -> Self {
+        self.client = client;
+        self
+    }
+
+    /// The token that is kept for this server, when there is one.
+    pub(crate) fn kept(&self, server: &Url) -> Option<Secret> {
+        let tokens = self.store.get(server)?;
+        (!tokens.expired()).then_some(tokens.access)
+    }
+
+    /// A token for a server that answered with this challenge to a request with `used`. Tried in turn: one that another
+    /// request got meanwhile, the refresh token, and a person.
+    pub(crate) async fn token(
+        &self,
+        server: &Url,
+        status: u16,
+        challenge: Option<&str>,
+        used: Option<&Secret>,
+    ) -> Result<Secret, ClientError> {
+        let _alone = self.alone.lock().await;
+        let challenge = Challenge::read(challenge.unwrap_or_default());
+        let kept = self.store.get(server);
+        if let Some(kept) = &kept
+            && used.is_some_and(|used| *used != kept.access)
+            && !kept.expired()
+        {
+            return Ok(kept.access.clone());
+        }
+        // More rights need a person; everything else may be a token that ran out.
+        if status == 401
+            && let Some(kept) = &kept
+            && kept.refresh.is_some()
+        {
+            match flow::refresh(kept).await {
+                Ok(tokens) => return Ok(self.keep(server, tokens)),
+                Err(why) => tracing::info!(why, "the sign-in cannot be renewed; a person is asked"),
+            }
+        }
+        let wanted = flow::Wanted {
+            server,
+            challenge: &challenge,
+            before: kept.as_ref(),
+            client: &self.client,
+            open: &*self.open,
+        };
+        let tokens = flow::sign_in(&wanted).await.map_err(|why| {
+            let url = ramen_redact::SafeUrl::from(server.clone()).to_string();
+            ClientError::SignInFailed { url, why }
+        })?;
+        Ok(self.keep(server, tokens))
+    }
+
+    fn keep(&self, server: &Url, tokens: Tokens) -> Secret {
+        let access = tokens.access.clone();
+        if let Err(error) = self.store.put(server, &tokens) {
+            tracing::warn!(%error, "the sign-in is not kept; the next start asks again");
+        }
+        access
+    }
+}
