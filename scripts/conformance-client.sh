@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The conformance suite of the protocol against our client, both revisions. client/conformance.yml names what is known to
-# fail, with reasons; the suite fails when one of them passes.
+# The conformance suite of the protocol against our client: every scenario that a revision requires, of both revisions. Nothing of
+# them is known to fail, so there is no baseline. Scenarios of extensions are run and reported, and do not count.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 npm="$(scripts/npm.sh)"
@@ -11,5 +11,5 @@ trap 'rm -rf "$out"' EXIT
 for revision in 2025-11-25 2026-07-28; do
   echo "== $revision"
   "$npm/node_modules/node/bin/node" "$npm/node_modules/@modelcontextprotocol/conformance/dist/index.js" client \
-    --command "$program" --requirements "$revision" --expected-failures client/conformance.yml -o "$out/$revision"
+    --command "$program" --requirements "$revision" -o "$out/$revision"
 done
