@@ -20,9 +20,9 @@ mod receivers;
 mod refs;
 mod repository;
 mod sender;
-pub(crate) mod trace;
 #[cfg(test)]
 mod tests;
+pub(crate) mod trace;
 
 use std::path::PathBuf;
 use std::sync::Arc;
