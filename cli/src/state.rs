@@ -86,6 +86,16 @@ impl StateDir {
         self.root.join("control.sock")
     }
 
+    /// Where the gateway listens, kept so that clients find it again.
+    pub(crate) fn gateway(&self) -> PathBuf {
+        self.root.join("gateway-address")
+    }
+
+    /// The key of the platform's operations.
+    pub(crate) fn operator_key(&self) -> PathBuf {
+        self.root.join("operator-key")
+    }
+
     /// Held while a `ramen up` runs.
     pub(crate) fn lock(&self) -> PathBuf {
         self.root.join("lock")

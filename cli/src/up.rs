@@ -12,6 +12,8 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use self::desk::Desk;
+use self::gateway::Front;
 use self::group::{Handle, Key, News, Poke};
 use self::machine::Machine;
 use self::spec::Plan;
@@ -26,6 +28,8 @@ use crate::worker_bin;
 mod child;
 mod control;
 pub(crate) mod deploy;
+mod desk;
+mod gateway;
 mod group;
 mod keys;
 mod machine;
@@ -49,6 +53,9 @@ pub(crate) struct UpArgs {
     /// Where the worker listens; for a single group [default: a free port of 127.0.0.1, kept over restarts]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<SocketAddr>,
+    /// Where MCP clients connect over HTTP [default: 127.0.0.1:8080, or a free port when that is taken]
+    #[arg(long, value_name = "HOST:PORT")]
+    http: Option<SocketAddr>,
     /// State directory [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -112,6 +119,8 @@ struct Groups {
     machine: Arc<Machine>,
     running: BTreeMap<Key, Handle>,
     news: mpsc::UnboundedSender<News>,
+    desk: Desk,
+    front: Option<Front>,
     /// Names for the control socket, which answers on its own.
     doors: Arc<std::sync::Mutex<BTreeMap<Key, mpsc::UnboundedSender<Poke>>>>,
 }
@@ -119,10 +128,23 @@ struct Groups {
 async fn supervise(args: &UpArgs, machine: Arc<Machine>, plan: Plan) -> Result<ExitCode, Failure> {
     let (sender, mut news) = mpsc::unbounded_channel();
     let mut board = Board::new(args.output.output);
+    let desk = Desk::new(machine.state.clone());
+    let front = match Front::open(&machine.state, args.http, &desk).await {
+        Ok(front) => Some(front),
+        Err(error) if args.http.is_some() => {
+            return Err(Failure::error(format!("cannot serve HTTP: {error}")));
+        }
+        Err(error) => {
+            board.remark(&format!("groups are not served over HTTP: {error}"));
+            None
+        }
+    };
     let mut groups = Groups {
         machine,
         running: BTreeMap::new(),
         news: sender,
+        desk,
+        front,
         doors: Arc::default(),
     };
     let control = groups.control();
@@ -142,7 +164,8 @@ async fn supervise(args: &UpArgs, machine: Arc<Machine>, plan: Plan) -> Result<E
     loop {
         let reread = tokio::select! {
             () = &mut stop => break,
-            Some(news) = news.recv() => {
+            Some(mut news) = news.recv() => {
+                groups.hear(&mut news);
                 hint = show(news, &mut board, hint);
                 false
             }
@@ -192,6 +215,11 @@ fn show(news: News, board: &mut Board, hint: bool) -> bool {
         News::Status(status) => {
             board.update(&status);
             if hint && status.ready {
+                if let Some(url) = &status.url {
+                    board.remark(&format!(
+                        "over HTTP: {url} with `Authorization: Bearer` and the group's key"
+                    ));
+                }
                 board.remark(&format!(
                     "connect a client: `ramen bridge --group {0} --print-config claude|cursor|vscode`; try it: `ramen ls --group {0}`",
                     status.name
@@ -206,6 +234,17 @@ fn show(news: News, board: &mut Board, hint: bool) -> bool {
 }
 
 impl Groups {
+    /// Takes what a group tells of itself to those who serve it.
+    fn hear(&self, news: &mut News) {
+        if let News::Status(status) = news {
+            if let Some(front) = &self.front {
+                front.update(&self.machine.state, status);
+                status.url = Some(front.url(&status.namespace, &status.name));
+            }
+            self.desk.update(status);
+        }
+    }
+
     /// Starts, changes and ends groups until they are those of the plan.
     async fn apply(&mut self, plan: Plan, board: &mut Board) {
         for remark in &plan.remarks {
@@ -249,7 +288,15 @@ impl Groups {
             .doors
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner) = doors;
+        for (key, handle) in &self.running {
+            self.desk
+                .reach(key, handle.spec.clone(), handle.poke.clone());
+        }
         for (key, handle) in left {
+            if let Some(front) = &self.front {
+                front.forget(&key);
+            }
+            self.desk.forget(&key);
             handle.stop().await;
             board.forget(&key);
         }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use http::Request;
+use http::header::{CONNECTION, TRANSFER_ENCODING};
+use http::{HeaderValue, Request};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -139,8 +140,15 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         let open = Open::new(Arc::clone(&activity));
         let gateway = Arc::clone(&gateway);
+        let chunked = request.headers().contains_key(TRANSFER_ENCODING);
         async move {
-            let answer = gateway.answer(peer.ip(), request).await;
+            let mut answer = gateway.answer(peer.ip(), request).await;
+            if chunked {
+                // The parser has dropped a Content-Length beside it, so nobody can tell whether a proxy
+                // in front saw the same end of the body. RFC 9112, 6.1: what follows is not read.
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(CONNECTION, close);
+            }
             drop(open);
             Ok::<_, Infallible>(answer)
         }

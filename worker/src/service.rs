@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use ramen_mcp::{Connection, McpError, RequestId, Step, envelope};
+use ramen_mcp::{Connection, McpError, ParamCopies, RequestId, Step, envelope};
 use tokio::sync::{Notify, watch};
 use tonic::Status;
 use tonic::service::Routes;
@@ -42,6 +42,19 @@ struct Peer(IpAddr);
 
 fn nothing_loaded() -> Status {
     Status::unavailable("no revision of the group is loaded yet")
+}
+
+/// A gateway in front says that a request came over HTTP by naming its protocol version; then the
+/// client's copies of arguments, which it passes on, are judged here, where the schemas are known.
+fn over_http(connection: Connection, headers: &HeaderMap) -> Connection {
+    if !headers.contains_key(names::PROTOCOL_VERSION_HEADER) {
+        return connection;
+    }
+    let copies = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix(names::PARAM_PREFIX)?;
+        Some((name.to_owned(), value.to_str().ok()?.to_owned()))
+    });
+    connection.with_params(ParamCopies(copies.collect()))
 }
 
 /// The answer of a call, if it is not too large; what is names the request's id.
@@ -122,6 +135,7 @@ impl Front {
         self.gate
             .mcp(headers, peer)
             .map_err(|refusal| self.refuse(refusal))?;
+        let connection = over_http(Connection::unary(), headers);
         let permit = self
             .gate
             .in_flight
@@ -148,12 +162,13 @@ impl Front {
                 ));
             }
         };
-        self.message(body, deadline, permit).await
+        self.message(body, connection, deadline, permit).await
     }
 
     async fn message(
         &self,
         body: Bytes,
+        mut connection: Connection,
         deadline: Option<Instant>,
         permit: Permit,
     ) -> Result<Bytes, Status> {
@@ -163,7 +178,7 @@ impl Front {
             ));
         };
         let step = match envelope::parse(&body) {
-            Ok(message) => generation.server.step(&message, &mut Connection::unary()),
+            Ok(message) => generation.server.step(&message, &mut connection),
             Err(reject) => return Ok(reject.answer().unwrap_or_default()),
         };
         let context = CallContext {

@@ -38,6 +38,11 @@ const NEVER: &[(&str, &[&str])] = &[
         "ramen-host",
         &["tokio", "tonic", "hyper", "kube", "git2", "ramen-redact"],
     ),
+    (
+        "ramen-gateway",
+        &["pyo3", "pyo3-ffi", "git2", "kube", "ramen-worker", "ramen-operator"],
+    ),
+    ("ramen-client", &["tonic", "kube", "pyo3", "git2"]),
     ("ramen-cli", &["pyo3", "pyo3-ffi"]),
 ];
 

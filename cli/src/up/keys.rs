@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::state::{GroupDir, make_dir, write_atomic};
+use crate::state::{GroupDir, StateDir, make_dir, write_atomic};
 
 /// Bytes of a generated key.
 const BYTES: usize = 32;
@@ -25,6 +25,25 @@ fn generate(prefix: &str) -> io::Result<String> {
 pub(super) fn admin(dir: &GroupDir) -> io::Result<String> {
     let key = generate("rma_")?;
     write_atomic(&dir.admin_key(), format!("{key}\n").as_bytes())?;
+    Ok(key)
+}
+
+/// A new MCP key in place of the generated one. Returns its file.
+pub(super) fn renew(dir: &GroupDir) -> io::Result<PathBuf> {
+    let file = dir.keys().join(GENERATED);
+    write_atomic(&file, format!("{}\n", generate("rmk_")?).as_bytes())?;
+    Ok(file)
+}
+
+/// The key of the platform's operations, made once.
+pub(super) fn operator(state: &StateDir) -> io::Result<String> {
+    let file = state.operator_key();
+    match fs::read_to_string(&file) {
+        Ok(key) if !key.trim().is_empty() => return Ok(key),
+        _ => {}
+    }
+    let key = generate("rmk_")?;
+    write_atomic(&file, format!("{key}\n").as_bytes())?;
     Ok(key)
 }
 
@@ -72,7 +91,6 @@ fn remove_others(folder: &Path, keep: impl Fn(&str) -> bool) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::StateDir;
     use std::os::unix::fs::PermissionsExt as _;
 
     fn group(root: &Path) -> GroupDir {
@@ -98,6 +116,8 @@ mod tests {
         );
         assert_eq!(lay(&dir, None).unwrap(), (file.clone(), false));
         assert_eq!(fs::read_to_string(&file).unwrap(), key);
+        assert_eq!(renew(&dir).unwrap(), file);
+        assert_ne!(fs::read_to_string(&file).unwrap(), key);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) struct Status {
     pub(super) warnings: Vec<Finding>,
     /// Where the worker listens.
     pub(super) address: Option<String>,
+    /// Where MCP clients connect over HTTP.
+    pub(super) url: Option<String>,
     /// Milliseconds from the sight of a change to the new revision in service.
     pub(super) took_ms: Option<u64>,
     /// When the revision that serves began to.

@@ -28,26 +28,10 @@ async fn forms_of_request_smuggling_run_nothing_but_what_is_plain() {
         body.len(),
         format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
     );
-    let smuggled = format!("0\r\n\r\nPOST {PATH} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     for (name, lines, body) in [
-        (
-            "CL.TE",
-            format!("content-length: {length}\r\ntransfer-encoding: chunked\r\n"),
-            smuggled.clone(),
-        ),
-        (
-            "TE.CL",
-            format!("transfer-encoding: chunked\r\ncontent-length: {length}\r\n"),
-            chunked.clone(),
-        ),
         (
             "two lengths",
             format!("content-length: {length}\r\ncontent-length: 5\r\n"),
-            body.clone(),
-        ),
-        (
-            "the same length twice",
-            format!("content-length: {length}\r\ncontent-length: {length}\r\n"),
             body.clone(),
         ),
         (
@@ -112,6 +96,31 @@ async fn forms_of_request_smuggling_run_nothing_but_what_is_plain() {
         .raw(&raw("transfer-encoding: chunked\r\n", &chunked))
         .await;
     assert_eq!(status(&answer), "200", "plain chunks are fine");
+}
+
+#[tokio::test]
+async fn what_follows_a_request_with_two_kinds_of_length_is_never_read_as_another() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let body = call("echo").to_string();
+    let next =
+        String::from_utf8(raw(&format!("content-length: {}\r\n", body.len()), &body)).unwrap();
+    // What a proxy in front takes for the body of the first request.
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n{next}", body.len());
+    let length = format!("content-length: {}\r\n", chunked.len());
+    for lines in [
+        format!("transfer-encoding: chunked\r\n{length}"),
+        format!("{length}transfer-encoding: chunked\r\n"),
+    ] {
+        let before = worker.began();
+        let first = String::from_utf8(raw(&lines, &chunked)).unwrap();
+        // Nothing in it asks to close the connection.
+        let first = first.replacen("connection: close\r\n", "", 1);
+        let answer = gateway.raw(first.as_bytes()).await;
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+        assert!(worker.began() <= before + 1);
+    }
 }
 
 #[tokio::test]

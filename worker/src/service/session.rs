@@ -61,12 +61,13 @@ impl Mcp for Service {
         let (sender, receiver) = mpsc::channel(OUT_QUEUE);
         let headers = metadata.into_headers();
         let deadline = wire::timeout_of(&headers).map(|timeout| Instant::now() + timeout);
+        let connection = super::over_http(Connection::session(), &headers);
         let session = Session {
             front: Arc::clone(&self.0),
             headers,
             peer: peer.0,
             out: sender,
-            connection: Connection::session(),
+            connection,
             calls: JoinSet::new(),
             running: HashMap::new(),
             listens: Vec::new(),

@@ -338,3 +338,34 @@ async fn a_callers_error_names_only_what_was_asked_for() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_copy_of_an_argument_that_a_gateway_passes_on_is_held_against_it() {
+    let region = json!({"region": {"type": "string", "x-mcp-header": "Region"}});
+    let source = "def echo(region):\n    pass\n";
+    let group = Group::new().tool_with("located", &region, source, &json!({"callable": "echo"}));
+    let running = setup().serve(&group).await;
+    let mut client = running.client().await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "located", "arguments": {"region": "eu"}, "_meta": meta});
+    let http = ("mcp-protocol-version", "2026-07-28".to_owned());
+    for (metadata, code) in [
+        (vec![], None),
+        (
+            vec![http.clone(), ("mcp-param-region", "eu".to_owned())],
+            None,
+        ),
+        (
+            vec![http.clone(), ("mcp-param-region", "us".to_owned())],
+            Some(-32020),
+        ),
+        (vec![http], Some(-32020)),
+    ] {
+        client.metadata = metadata;
+        let answer = client.rpc("tools/call", params.clone()).await;
+        assert_eq!(answer["error"]["code"].as_i64(), code, "{answer}");
+    }
+}

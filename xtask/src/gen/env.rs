@@ -13,6 +13,7 @@ const SOURCES: &[(&str, &str)] = &[
     ),
     ("The `ramen` command", "cli/src/names.rs"),
     ("The operator: `ramen-operator`", "operator/src/names.rs"),
+    ("The gateway: `ramen-gateway`", "gateway/src/names.rs"),
 ];
 const HEAD: &str = "# Environment\n\n<!-- Written by `cargo xtask gen` from the names.rs of each program. Do not edit. -->\n\n\
 Most have a flag too, named in the help of the command; the flag wins.\n";

@@ -1,0 +1,236 @@
+//! The gateway in this process: every group at `http://127.0.0.1:8080/<namespace>/<group>/mcp`.
+//!
+//! It learns of groups from their status and of keys from their files, as on a cluster it learns of
+//! them from the API server.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ramen_gateway::callers::{Callers, Limits};
+use ramen_gateway::door::Door;
+use ramen_gateway::operations::{self, Gate, Keyring, Operations, platform};
+use ramen_gateway::origin::Sites;
+use ramen_gateway::recent::Recent;
+use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, gateway, listener};
+use ramen_group::{AddressRule, CidrSet, KeyFiles, KeyPrint};
+use ramen_redact::KeySet;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::desk::Desk;
+use super::group::Key;
+use super::keys;
+use super::status::Status;
+use crate::connect::read_key;
+use crate::state::{GroupDir, GroupInfo, StateDir, read_json, write_atomic};
+
+/// Where clients expect it.
+const PORT: u16 = 8080;
+/// How often key files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The deadline of one call, the worker's own default.
+const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// Connections at once.
+const MAX_CONNECTIONS: usize = 4096;
+/// Who may call: this machine.
+const LOOPBACK: &str = "127.0.0.0/8,::1/128";
+
+/// The running gateway. It ends with this.
+pub(super) struct Front {
+    url: String,
+    groups: Groups,
+    known: Arc<Mutex<BTreeMap<Key, Known>>>,
+    stop: watch::Sender<bool>,
+}
+
+/// What is known of a group.
+struct Known {
+    dir: GroupDir,
+    worker: Option<String>,
+    seen: KeyPrint,
+}
+
+impl Front {
+    /// Listens at `listen`; without it at port 8080 of this machine, or where it listened last, or at a
+    /// free port.
+    pub(super) async fn open(
+        state: &StateDir,
+        listen: Option<SocketAddr>,
+        desk: &Desk,
+    ) -> io::Result<Self> {
+        let listener = bind(state, listen).await?;
+        let address = listener.local_addr()?;
+        write_atomic(&state.gateway(), address.to_string().as_bytes())?;
+        let (stop, stopping) = watch::channel(false);
+        let groups = Groups::default();
+        let recent = Arc::<Recent>::default();
+        let operations = operations(state, desk, &groups, &recent)?;
+        let gateway = Arc::new(Gateway {
+            groups: groups.clone(),
+            door: Door {
+                address: AddressRule::default(),
+                sites: Sites {
+                    loopback: address.ip().is_loopback(),
+                    ..Sites::default()
+                },
+                callers: Callers::new(Limits::default()),
+            },
+            call_timeout: CALL_TIMEOUT,
+            stopping,
+            operations: Some(operations),
+            recent,
+            info: gateway::info(),
+        });
+        tokio::spawn(listener::serve(listener, gateway, None, MAX_CONNECTIONS));
+        let known = Arc::<Mutex<BTreeMap<Key, Known>>>::default();
+        tokio::spawn(watch_keys(
+            Arc::clone(&known),
+            groups.clone(),
+            stop.subscribe(),
+        ));
+        Ok(Self {
+            url: format!("http://{address}"),
+            groups,
+            known,
+            stop,
+        })
+    }
+
+    /// The address of a group.
+    pub(super) fn url(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{namespace}/{name}/mcp", self.url)
+    }
+
+    /// Takes what a status says about the worker of a group.
+    pub(super) fn update(&self, state: &StateDir, status: &Status) {
+        let key = (status.namespace.clone(), status.name.clone());
+        let mut all = locked(&self.known);
+        let known = all.entry(key.clone()).or_insert_with(|| Known {
+            dir: state.group(&key.0, &key.1),
+            worker: None,
+            seen: KeyPrint::default(),
+        });
+        if known.worker != status.address {
+            known.worker.clone_from(&status.address);
+            serve(&self.groups, &key, known);
+        }
+    }
+
+    /// Serves this group no more.
+    pub(super) fn forget(&self, key: &Key) {
+        locked(&self.known).remove(key);
+        self.groups.remove(&name_of(key));
+    }
+}
+
+/// The platform's operations, open to whoever has the key in the state directory.
+fn operations(
+    state: &StateDir,
+    desk: &Desk,
+    groups: &Groups,
+    recent: &Arc<Recent>,
+) -> io::Result<Operations> {
+    let keyring = Arc::new(Keyring::default());
+    let key = KeySet::from_lines(&keys::operator(state)?);
+    keyring.set(vec![(key, vec!["*:*".to_owned()])]);
+    let config = operations::Config {
+        gate: Gate {
+            verify: Some(keyring.clone()),
+            admit: Some(keyring),
+            max_response: operations::DEFAULT_MAX_RESULT,
+        },
+        context: Some(operations::plain_context()),
+        authorize: Some(Arc::new(operations::DefaultPolicy)),
+        guard: None,
+        guarded: false,
+        name: "ramen".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instructions: "This is `ramen up` on one machine.".to_owned(),
+        max_result: 0,
+        ranges: CidrSet::parse_list(LOOPBACK).unwrap_or_default(),
+    };
+    let all = platform::descriptors(Arc::new(desk.clone()), groups.clone(), Arc::clone(recent));
+    operations::new(config, all).map_err(io::Error::other)
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+async fn bind(state: &StateDir, listen: Option<SocketAddr>) -> io::Result<TcpListener> {
+    if let Some(listen) = listen {
+        return TcpListener::bind(listen).await;
+    }
+    let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let last = std::fs::read_to_string(state.gateway()).ok();
+    let last = last.and_then(|text| text.trim().parse::<SocketAddr>().ok());
+    for address in last
+        .into_iter()
+        .filter(|last| last.ip().is_loopback())
+        .chain([local(PORT)])
+    {
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return Ok(listener);
+        }
+    }
+    TcpListener::bind(local(0)).await
+}
+
+fn locked(known: &Mutex<BTreeMap<Key, Known>>) -> MutexGuard<'_, BTreeMap<Key, Known>> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name_of((namespace, name): &Key) -> GroupName {
+    GroupName {
+        namespace: namespace.clone(),
+        name: name.clone(),
+    }
+}
+
+fn files(dir: &GroupDir) -> KeyFiles {
+    KeyFiles {
+        dir: Some(dir.keys()),
+        file: None,
+    }
+}
+
+/// Serves a group as its files and its worker are now.
+fn serve(groups: &Groups, key: &Key, known: &mut Known) {
+    let files = files(&known.dir);
+    known.seen = files.print();
+    let (keys, _) = files.read();
+    // Any key opens the worker; without one nobody gets as far.
+    let own =
+        read_json::<GroupInfo>(&known.dir.info()).and_then(|info| read_key(&info.key_file).ok());
+    groups.set(&GroupSpec {
+        name: name_of(key),
+        keys,
+        ranges: CidrSet::parse_list(LOOPBACK).unwrap_or_default(),
+        worker_key: own.unwrap_or_default().into(),
+        workers: known.worker.iter().cloned().collect(),
+    });
+}
+
+/// Takes other keys when their files change.
+async fn watch_keys(
+    known: Arc<Mutex<BTreeMap<Key, Known>>>,
+    groups: Groups,
+    mut stopping: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+        for (key, known) in locked(&known).iter_mut() {
+            if files(&known.dir).print() != known.seen {
+                serve(&groups, key, known);
+            }
+        }
+    }
+}
