@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::exit::{self, Failure};
-use crate::{bridge, call, ls, new, poke, prompt, read, up, validate};
+use crate::{bridge, call, inspect, ls, new, poke, prompt, read, up, validate};
 
 /// The arguments of `ramen`.
 #[derive(Parser)]
@@ -43,10 +43,12 @@ enum Sub {
     Read(read::ReadArgs),
     /// Fill in a prompt
     Prompt(prompt::PromptArgs),
+    /// Show what the configured MCP servers advertised last, without starting them
+    Inspect(inspect::InspectArgs),
     /// Show the groups of a Kubernetes cluster: ready or what is wrong, and what to do
     #[cfg(feature = "cluster")]
     Status(crate::status::StatusArgs),
-    /// A worker as a stdio MCP server (also when called as ramen-mcp-bridge)
+    /// A worker, or any MCP servers, as one stdio MCP server (also when called as ramen-mcp-bridge)
     Bridge(Box<bridge::BridgeArgs>),
     /// Print a completion script
     Completion {
@@ -71,6 +73,7 @@ impl Cli {
             Sub::Ls(args) => ls::run(&args),
             Sub::Read(args) => read::run(&args),
             Sub::Prompt(args) => prompt::run(&args),
+            Sub::Inspect(args) => inspect::run(&args),
             #[cfg(feature = "cluster")]
             Sub::Status(args) => crate::status::run(&args),
             Sub::Bridge(args) => bridge::run(*args),
@@ -118,7 +121,8 @@ const EXAMPLES: &[(&str, &str)] = &[
         "call",
         "  ramen call demo_calculator_tool var1=6 var2=7 func=multiply\n  \
            ramen call search query:='[\"a\", \"b\"]' limit=5 --output json\n  \
-           ramen call search --json '{\"query\": \"a\"}' --target worker:50051 --key-file key",
+           ramen call search --json '{\"query\": \"a\"}' --target worker:50051 --key-file key\n  \
+           ramen call get_current_time timezone=UTC --server time     of another MCP server",
     ),
     (
         "ls",
@@ -137,6 +141,12 @@ const EXAMPLES: &[(&str, &str)] = &[
         "  ramen prompt review code='print(1)' tone=kind\n  \
            ramen prompt review code=\"$(cat main.py)\" --output json",
     ),
+    (
+        "inspect",
+        "  ramen inspect                     every server of the `mcpServers` files, and when it was seen last\n  \
+           ramen inspect git                 with its tools\n  \
+           ramen inspect -o json | jq '.[].tools'",
+    ),
     #[cfg(feature = "cluster")]
     (
         "status",
@@ -149,7 +159,9 @@ const EXAMPLES: &[(&str, &str)] = &[
         "bridge",
         "  ramen bridge --target worker:50051          serve stdio until it ends; the key in RAMEN_BRIDGE_KEY\n  \
            ramen bridge --print-config claude          what to paste for the running `ramen up`\n  \
-           ramen bridge --target worker:50051 --health ramen.v1.Mcp",
+           ramen bridge --target worker:50051 --health ramen.v1.Mcp\n  \
+           ramen bridge --config mcp.json                       many MCP servers as one, tools as server_tool\n  \
+           ramen bridge https://host.example/mcp                 a Streamable HTTP server for a stdio client",
     ),
     (
         "completion",

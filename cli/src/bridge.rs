@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use ramen_client::oauth::{Registered, SignIn};
 
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
@@ -15,6 +16,7 @@ use crate::upstream::{Upstream, code_name};
 mod errors;
 mod exchange;
 mod framing;
+mod many;
 mod message;
 mod pipe;
 mod print_config;
@@ -26,6 +28,12 @@ pub use print_config::Client;
 /// `ramen bridge`.
 #[derive(Args)]
 pub(crate) struct BridgeArgs {
+    /// Address of a Streamable HTTP server to serve instead of a worker
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    /// A header of each request to URL, 'Name: value'; better in a file given with --config
+    #[arg(long, value_name = "HEADER")]
+    header: Vec<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     /// Ask grpc.health.v1 for SERVICE (all of the worker when left out), print the status and exit 0 only when SERVING
@@ -41,11 +49,11 @@ pub(crate) struct BridgeArgs {
     oauth: OauthArgs,
 }
 
-/// Flags of the sign-in that other bridges have; named here so that the refusal is clear.
+/// Flags of the sign-in that other bridges have. A worker knows keys only, so there they are refused clearly.
 #[derive(Args)]
-#[command(next_help_heading = "Sign-in (not supported yet)")]
+#[command(next_help_heading = "Sign-in at other servers (for a worker: not supported)")]
 struct OauthArgs {
-    /// Sign in at this console instead of using a key
+    /// Sign in at this console instead of using a key; not supported
     #[arg(long, env = names::BRIDGE_OAUTH, value_name = "CONSOLE_URL")]
     oauth: Option<String>,
     /// Client id of the sign-in
@@ -66,6 +74,26 @@ struct OauthArgs {
 }
 
 impl OauthArgs {
+    /// Signs in as these flags say.
+    fn tune(&self, options: &mut ramen_client::Options) {
+        let open = !self.no_browser;
+        let show = move |address: &url::Url| crate::servers::browse(address, open);
+        let file = self.token_file.as_ref().filter(|file| !file.is_empty());
+        let kept = options.sign_in.take();
+        let sign_in = match (file, kept) {
+            (Some(file), _) => Some(SignIn::new(file, show)),
+            (None, Some(kept)) => Some(kept.shown_by(show)),
+            (None, None) => None,
+        };
+        let id = self.client_id.clone().filter(|id| !id.is_empty());
+        options.sign_in = sign_in.map(|sign_in| {
+            sign_in.with_client(Registered {
+                id,
+                ..Registered::default()
+            })
+        });
+    }
+
     /// Refuses the sign-in; the flags that only tune it are harmless without it.
     fn check(&self) -> Result<(), Failure> {
         let Self {
@@ -100,16 +128,27 @@ impl OauthArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
+    let plan = many::plan(&args)?;
     let BridgeArgs {
+        url: _,
+        header: _,
         connect,
         health,
         print_config,
         max_inflight,
         oauth,
     } = args;
-    oauth.check()?;
+    if plan.is_none() {
+        oauth.check()?;
+    }
     if let Some(client) = print_config {
         crate::output::line(&print_config::render(client, &connect)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(plan) = plan {
+        let runtime = crate::runtime()?;
+        runtime.block_on(many::serve(plan));
+        runtime.shutdown_background();
         return Ok(ExitCode::SUCCESS);
     }
     let upstream = Upstream::new(connect.resolve()?);

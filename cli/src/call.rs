@@ -33,7 +33,7 @@ pub(crate) struct CallArgs {
 pub(crate) fn run(args: &CallArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
     let peer = Peer::open(&args.connect)?;
-    runtime.block_on(call(args, &peer))
+    peer.finish(&runtime, call(args, &peer))
 }
 
 async fn call(args: &CallArgs, peer: &Peer) -> Result<ExitCode, Failure> {

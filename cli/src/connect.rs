@@ -39,6 +39,12 @@ pub struct ConnectArgs {
     /// Plain HTTP/2 without TLS (the default); cannot be mixed with --tls or --ca
     #[arg(long)]
     pub insecure: bool,
+    /// Another MCP server instead of a worker: a name of the `mcpServers` files, or the address of a Streamable HTTP server
+    #[arg(long, value_name = "NAME|URL")]
+    pub server: Option<String>,
+    /// File with `mcpServers` [default: `$XDG_CONFIG_HOME/ramen/mcp.json` and `.ramen/mcp.json`]
+    #[arg(long, env = names::MCP_CONFIG, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Seconds until a call is given up
     #[arg(long, env = names::BRIDGE_TIMEOUT, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub timeout: Duration,

@@ -7,6 +7,7 @@ pub mod bridge;
 mod call;
 mod connect;
 pub mod exit;
+mod inspect;
 mod ls;
 pub mod names;
 mod new;
@@ -18,6 +19,7 @@ mod read;
 mod reference;
 mod revision;
 mod run;
+mod servers;
 mod signals;
 mod state;
 #[cfg(feature = "cluster")]

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
     let peer = Peer::open(&args.connect)?;
     let mut all = Map::new();
-    runtime.block_on(async {
+    peer.finish(&runtime, async {
         for kind in Kind::ALL
             .into_iter()
             .filter(|kind| args.kind.is_none_or(|only| only == *kind))

@@ -1,13 +1,19 @@
 //! The MCP server that `call`, `ls`, `read` and `prompt` speak to. Which one that is, and how it is reached, is decided
 //! here and nowhere else: the commands ask requests and read answers.
 
+mod other;
+
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
+use crate::servers;
 use crate::upstream::{Upstream, code_name};
+use other::Other;
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
@@ -17,7 +23,15 @@ const RESOURCE_NOT_FOUND: i64 = -32002;
 /// One server.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
-    worker: Upstream,
+    server: Server,
+}
+
+#[derive(Debug, Clone)]
+enum Server {
+    /// A worker of ours, over gRPC.
+    Worker(Upstream),
+    /// Any other.
+    Other(Arc<Other>),
 }
 
 #[derive(Deserialize)]
@@ -37,8 +51,28 @@ struct RpcError {
 impl Peer {
     /// The server that the flags, the environment or the running `ramen up` name. Connects on first use.
     pub(crate) fn open(connect: &ConnectArgs) -> Result<Self, Failure> {
-        Ok(Self {
-            worker: Upstream::new(connect.resolve()?),
+        let server = match &connect.server {
+            Some(name) => {
+                let config = servers::named(name, connect.config.as_ref())?;
+                Server::Other(Arc::new(Other::new(name, config, connect.timeout)))
+            }
+            None => Server::Worker(Upstream::new(connect.resolve()?)),
+        };
+        Ok(Self { server })
+    }
+
+    /// Does the work of a command, and ends what was started for it.
+    pub(crate) fn finish<T>(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        work: impl Future<Output = T>,
+    ) -> T {
+        runtime.block_on(async {
+            let done = work.await;
+            if let Server::Other(other) = &self.server {
+                other.close().await;
+            }
+            done
         })
     }
 
@@ -48,41 +82,9 @@ impl Peer {
         method: &str,
         params: &str,
     ) -> Result<Box<RawValue>, Failure> {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-        let reply = self.worker.call(body.into()).await.map_err(|status| {
-            let (code, message) = (code_name(status.code()), status.message());
-            let address = self.worker.address();
-            Failure::transport(if message.contains(address) {
-                format!("{code}: {message}")
-            } else {
-                format!("{code}: {message} ({address})")
-            })
-        })?;
-        let answer: Answer<'_> = serde_json::from_slice(&reply).map_err(|error| {
-            Failure::error(format!("the worker's answer is no JSON-RPC: {error}"))
-        })?;
-        match answer {
-            Answer {
-                error: Some(error), ..
-            } => {
-                let message = format!("{} (code {})", error.message, error.code);
-                Err(match error.code {
-                    // What was asked for is not there, or not so: as when it is seen before it is sent.
-                    METHOD_NOT_FOUND | INVALID_PARAMS | RESOURCE_NOT_FOUND => {
-                        Failure::usage(message)
-                    }
-                    // The function of a resource raised; a tool's answer says so in its result.
-                    INTERNAL_ERROR if method == "resources/read" => Failure::tool(message),
-                    _ => Failure::error(message),
-                })
-            }
-            Answer {
-                result: Some(result),
-                ..
-            } => Ok(result.to_owned()),
-            Answer { .. } => Err(Failure::error(
-                "the worker's answer has neither result nor error",
-            )),
+        match &self.server {
+            Server::Worker(worker) => ask(worker, method, params).await,
+            Server::Other(other) => other.request(method, params).await,
         }
     }
 
@@ -96,7 +98,11 @@ impl Peer {
             let params = cursor
                 .as_ref()
                 .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let page = self.request(&method, &params.to_string()).await?;
+            let page = match (self.request(&method, &params.to_string()).await, &self.server) {
+                // What a server of others does not have is an empty list.
+                (Err(_), Server::Other(other)) if !other.offers(kind) => return Ok(items),
+                (page, _) => page?,
+            };
             let mut page: Value = serde_json::from_str(page.get()).map_err(|error| {
                 Failure::error(format!("the answer of {method} cannot be read: {error}"))
             })?;
@@ -139,5 +145,45 @@ impl Peer {
                 there.join(", ")
             )
         }))
+    }
+}
+
+/// One request to a worker.
+async fn ask(worker: &Upstream, method: &str, params: &str) -> Result<Box<RawValue>, Failure> {
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+    let reply = worker.call(body.into()).await.map_err(|status| {
+        let (code, message) = (code_name(status.code()), status.message());
+        let address = worker.address();
+        Failure::transport(if message.contains(address) {
+            format!("{code}: {message}")
+        } else {
+            format!("{code}: {message} ({address})")
+        })
+    })?;
+    let answer: Answer<'_> = serde_json::from_slice(&reply)
+        .map_err(|error| Failure::error(format!("the worker's answer is no JSON-RPC: {error}")))?;
+    match answer {
+        Answer {
+            error: Some(error), ..
+        } => Err(refusal(method, error.code, &error.message)),
+        Answer {
+            result: Some(result),
+            ..
+        } => Ok(result.to_owned()),
+        Answer { .. } => Err(Failure::error(
+            "the worker's answer has neither result nor error",
+        )),
+    }
+}
+
+/// How a command fails when the server says no.
+fn refusal(method: &str, code: i64, message: &str) -> Failure {
+    let message = format!("{message} (code {code})");
+    match code {
+        // What was asked for is not there, or not so: as when it is seen before it is sent.
+        METHOD_NOT_FOUND | INVALID_PARAMS | RESOURCE_NOT_FOUND => Failure::usage(message),
+        // The function of a resource raised; a tool's answer says so in its result.
+        INTERNAL_ERROR if method == "resources/read" => Failure::tool(message),
+        _ => Failure::error(message),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &PromptArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
     let arguments = arguments(&args.arguments)?;
     let peer = Peer::open(&args.connect)?;
-    let result = runtime.block_on(get(&peer, &args.prompt, arguments))?;
+    let result = peer.finish(&runtime, get(&peer, &args.prompt, arguments))?;
     if args.output.is_table() {
         output::line(text(&result)?.trim_end_matches('\n'));
     } else {

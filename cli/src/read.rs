@@ -30,7 +30,7 @@ pub(crate) struct ReadArgs {
 pub(crate) fn run(args: &ReadArgs) -> Result<ExitCode, Failure> {
     let runtime = crate::runtime()?;
     let peer = Peer::open(&args.connect)?;
-    let result = runtime.block_on(read(&peer, &args.uri))?;
+    let result = peer.finish(&runtime, read(&peer, &args.uri))?;
     if args.output.is_table() {
         for piece in pieces(&result)? {
             piece.print();

@@ -24,6 +24,7 @@ fn help_has_examples_and_exit_codes_everywhere() {
         "ls",
         "read",
         "prompt",
+        "inspect",
         "status",
         "bridge",
         "completion",

@@ -1,0 +1,71 @@
+//! Any MCP server of the configuration, over stdio or Streamable HTTP.
+
+use std::time::Duration;
+
+use ramen_client::{CallOptions, Client, ClientError, ServerConfig};
+use serde_json::value::RawValue;
+use tokio::sync::OnceCell;
+
+use super::refusal;
+use crate::exit::Failure;
+use crate::servers;
+
+/// One server, connected on first use.
+#[derive(Debug)]
+pub(super) struct Other {
+    name: String,
+    config: ServerConfig,
+    timeout: Duration,
+    client: OnceCell<Client>,
+}
+
+impl Other {
+    pub(super) fn new(name: &str, config: ServerConfig, timeout: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            config,
+            timeout,
+            client: OnceCell::new(),
+        }
+    }
+
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        params: &str,
+    ) -> Result<Box<RawValue>, Failure> {
+        let options = servers::options(self.timeout);
+        let connecting = || Client::connect(&self.name, &self.config, &options);
+        let client = self.client.get_or_try_init(connecting);
+        let client = client.await.map_err(|error| self.failure(method, &error))?;
+        let result = client.request(method, params, CallOptions::default()).await;
+        let result = result.map_err(|error| self.failure(method, &error))?;
+        RawValue::from_string(result.get().to_owned())
+            .map_err(|error| Failure::error(error.to_string()))
+    }
+
+    /// Whether the server has such a list at all: `prompts`, `resources`.
+    pub(super) fn offers(&self, kind: &str) -> bool {
+        let offers = self.client.get().map(Client::offers);
+        offers.is_none_or(|offers| kind == "tools" || offers.iter().any(|offer| offer == kind))
+    }
+
+    /// Ends the program behind it, with what that started.
+    pub(super) async fn close(&self) {
+        if let Some(client) = self.client.get() {
+            client.close().await;
+        }
+    }
+
+    fn failure(&self, method: &str, error: &ClientError) -> Failure {
+        let name = &self.name;
+        match error {
+            ClientError::Rpc(error) => refusal(method, i64::from(error.code), &error.message),
+            ClientError::Answer { .. } | ClientError::TooLarge { .. } => {
+                Failure::error(format!("{name}: {}", error.chain()))
+            }
+            ClientError::Config { .. } => Failure::usage(error.chain()),
+            _ => Failure::transport(format!("{name}: {}", error.chain())),
+        }
+    }
+}

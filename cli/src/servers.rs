@@ -1,0 +1,139 @@
+//! The configured MCP servers: where their files are, and how one is named on the command line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ramen_client::cache::Cache;
+use ramen_client::config::{Loaded, PROJECT_FILE, Sources, load, process_env};
+use ramen_client::oauth::SignIn;
+use ramen_client::{Options, ServerConfig};
+use url::Url;
+
+use crate::exit::Failure;
+use crate::names;
+use crate::output;
+
+/// The servers of one `mcpServers` file, or of the global one and the project's. What cannot be used is said on stderr.
+pub(crate) fn configured(
+    file: Option<&PathBuf>,
+) -> Result<BTreeMap<String, ServerConfig>, Failure> {
+    let workspace = std::env::current_dir().ok();
+    let (global, project) = match file {
+        Some(file) if !file.exists() => {
+            return Err(Failure::usage(format!(
+                "there is no file {}",
+                file.display()
+            )));
+        }
+        Some(file) => (Some(file.clone()), None),
+        None => (
+            folder(names::XDG_CONFIG_HOME, ".config").map(|dir| dir.join("mcp.json")),
+            workspace.as_ref().map(|dir| dir.join(PROJECT_FILE)),
+        ),
+    };
+    let Loaded { servers, faults } = load(&Sources {
+        global,
+        project,
+        workspace,
+        env: &process_env,
+    });
+    for fault in faults {
+        output::note(&format!("warning: {fault}"));
+    }
+    Ok(servers)
+}
+
+/// The server that `--server` names: one of the files, or an address.
+pub(crate) fn named(name: &str, file: Option<&PathBuf>) -> Result<ServerConfig, Failure> {
+    if name.contains("://") {
+        return at(name);
+    }
+    let mut servers = configured(file)?;
+    match servers.remove(name) {
+        Some(config) if config.enabled => Ok(config),
+        Some(_) => Err(Failure::usage(format!(
+            "the server {name:?} is switched off"
+        ))),
+        None => {
+            let there: Vec<_> = servers.keys().cloned().collect();
+            Err(Failure::usage(if there.is_empty() {
+                format!(
+                    "there is no server {name:?}, and no other; `ramen help bridge` says where they are configured"
+                )
+            } else {
+                format!(
+                    "there is no server {name:?}; there are: {}",
+                    there.join(", ")
+                )
+            }))
+        }
+    }
+}
+
+/// A Streamable HTTP server at an address.
+pub(crate) fn at(url: &str) -> Result<ServerConfig, Failure> {
+    // Neither the address nor the error is shown: there may be a token in it.
+    let url: ramen_redact::SafeUrl = url
+        .parse()
+        .map_err(|error| Failure::usage(format!("the address cannot be read: {error}")))?;
+    if matches!(url.expose().scheme(), "http" | "https") {
+        Ok(ServerConfig::http(url))
+    } else {
+        Err(Failure::usage(
+            "the address must begin with http:// or https://",
+        ))
+    }
+}
+
+/// How connections are made by commands: their lists are remembered for `ramen inspect`, and a server that wants a
+/// sign-in gets one through the browser.
+pub(crate) fn options(timeout: Duration) -> Options {
+    let tokens =
+        folder(names::XDG_STATE_HOME, ".local/state").map(|dir| dir.join("mcp-tokens.json"));
+    let mut options = Options {
+        cache: cache(),
+        sign_in: tokens.map(|file| SignIn::new(file, |address| browse(address, true))),
+        ..Options::default()
+    };
+    options.limits.request = timeout;
+    options
+}
+
+/// Shows the address where a person signs in, and opens it where there is a browser.
+pub(crate) fn browse(address: &Url, open: bool) -> Result<(), String> {
+    output::note(&format!("sign in here: {address}"));
+    if open {
+        let program = if cfg!(target_os = "macos") {
+            "open"
+        } else {
+            "xdg-open"
+        };
+        let started = Command::new(program)
+            .arg(address.as_str())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        // Without a browser the address on stderr is enough.
+        if let Ok(mut child) = started {
+            std::thread::spawn(move || child.wait());
+        }
+    }
+    Ok(())
+}
+
+/// What servers advertised last.
+pub(crate) fn cache() -> Option<Cache> {
+    folder(names::XDG_CACHE_HOME, ".cache").map(|dir| Cache::new(dir.join("mcp-cache.json")))
+}
+
+/// Our folder below a base folder of the person.
+fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let base = set(variable)
+        .map(PathBuf::from)
+        .or_else(|| set(names::HOME).map(|home| PathBuf::from(home).join(below_home)))?;
+    Some(base.join("ramen"))
+}

@@ -1,0 +1,300 @@
+//! Commands over configured MCP servers: `inspect`, `--server`, `bridge --config`, run as a person would.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// A legacy server in `sh`; says who it is by `$WHO`, leaves a mark that it was started in `$MARK`.
+const SERVER: &str = r#"
+echo started >> "$MARK"
+say() { printf '%s\n' "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\),"method".*/\1/p')
+  case "$line" in
+    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"'$WHO'","version":"1"}}}';;
+    *'"tools/list"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"act","description":"Acts.","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}}';;
+    *'"tools/call"'*'"n":13'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"isError":true,"content":[{"type":"text","text":"bad luck"}]}}';;
+    *'"tools/call"'*'"n":66'*) exit 1;;
+    *'"tools/call"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$WHO' acted"}]}}';;
+    *'"resources/list"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"resources":[{"uri":"sh://r","name":"r"}]}}';;
+    *'"resources/read"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"contents":[{"uri":"sh://r","text":"of '$WHO'"}]}}';;
+    *'"prompts/list"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"prompts":[{"name":"ask"}]}}';;
+    *'"prompts/get"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"messages":[{"role":"user","content":{"type":"text","text":"asked '$WHO'"}}]}}';;
+    *'"method":"notifications/'*) ;;
+    *) say '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no such method"}}';;
+  esac
+done
+"#;
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(servers: &Value) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        home.configure(servers);
+        home
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn configure(&self, servers: &Value) {
+        let folder = self.path().join(".config/ramen");
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = json!({ "mcpServers": servers }).to_string();
+        std::fs::write(folder.join("mcp.json"), text).unwrap();
+    }
+
+    fn entry(&self, who: &str) -> Value {
+        json!({"command": "sh", "args": ["-c", SERVER], "env": {"WHO": who, "MARK": self.mark(who)}})
+    }
+
+    fn mark(&self, who: &str) -> String {
+        self.path()
+            .join(format!("started-{who}"))
+            .display()
+            .to_string()
+    }
+
+    /// How often a server was started.
+    fn starts(&self, who: &str) -> usize {
+        std::fs::read_to_string(self.mark(who)).map_or(0, |text| text.lines().count())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ramen"));
+        command
+            .args(args)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.path())
+            .current_dir(self.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// What a command that works prints.
+    fn text(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn two() -> Home {
+    let home = Home::new(&json!({}));
+    home.configure(&json!({"a": home.entry("a"), "b": home.entry("b")}));
+    home
+}
+
+#[test]
+fn call_ls_read_and_prompt_reach_a_server_of_the_configuration() {
+    let home = two();
+    assert_eq!(
+        home.text(&["call", "act", "n=1", "--server", "a"]),
+        "a acted\n"
+    );
+    assert_eq!(home.text(&["read", "sh://r", "--server", "b"]), "of b\n");
+    assert_eq!(home.text(&["prompt", "ask", "--server", "b"]), "asked b\n");
+    let listed = home.text(&["ls", "--server", "a"]);
+    for part in ["act", "[n]", "sh://r", "ask"] {
+        assert!(listed.contains(part), "{listed}");
+    }
+    let failed = home.run(&["call", "act", "n=13", "--server", "a"]);
+    assert_eq!(failed.status.code(), Some(5));
+    let gone = home.run(&["call", "act", "n=66", "--server", "a"]);
+    assert_eq!(
+        gone.status.code(),
+        Some(6),
+        "{}",
+        String::from_utf8_lossy(&gone.stderr)
+    );
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("exit status: 1"));
+}
+
+#[test]
+fn a_server_that_is_not_configured_is_told_with_those_that_are() {
+    let home = two();
+    let output = home.run(&["ls", "--server", "c"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("there are: a, b"), "{errors}");
+    let output = home.run(&["ls", "--server", "a", "--config", "none.json"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn inspect_tells_what_a_server_advertised_last_without_starting_it() {
+    let home = two();
+    let before = home.text(&["inspect"]);
+    assert_eq!(before.matches("never seen").count(), 2, "{before}");
+    assert_eq!((home.starts("a"), home.starts("b")), (0, 0));
+    home.text(&["ls", "tools", "--server", "a"]);
+    let starts = home.starts("a");
+    let after = home.text(&["inspect", "a"]);
+    assert!(
+        after.contains("known") && after.contains("2025-11-25") && after.contains("Acts."),
+        "{after}"
+    );
+    let data: Value = serde_json::from_str(&home.text(&["inspect", "-o", "json"])).unwrap();
+    assert_eq!(data[0]["tools"][0]["name"], "act");
+    assert_eq!(data[0]["server"], "a 1");
+    assert_eq!(data[1]["state"], "never seen");
+    // An edit makes it void.
+    let mut edited = home.entry("a");
+    edited["env"]["MORE"] = json!("1");
+    home.configure(&json!({"a": edited, "off": {"command": "x", "enabled": false}}));
+    let changed = home.text(&["inspect"]);
+    assert!(
+        changed.contains("configuration changed") && changed.contains("off"),
+        "{changed}"
+    );
+    assert_eq!((home.starts("a"), home.starts("b")), (starts, 0));
+}
+
+#[test]
+fn a_broken_entry_is_said_and_the_others_are_used() {
+    let home = Home::new(&json!({}));
+    home.configure(&json!({"a": home.entry("a"), "bad": {"command": "x", "env": {"K": "planted"}, "comand": 1}}));
+    let output = home.run(&["call", "act", "--server", "a"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    assert!(
+        errors.contains("\"bad\"") && errors.contains("mcp.json") && !errors.contains("planted"),
+        "{errors}"
+    );
+}
+
+/// A bridge that runs.
+struct Bridge {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    next: u64,
+}
+
+impl Bridge {
+    fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut bridge = Self {
+            child,
+            lines,
+            next: 1,
+        };
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+        assert_eq!(
+            bridge.ask("initialize", &hello)["result"]["protocolVersion"],
+            "2025-06-18"
+        );
+        bridge
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.next;
+        self.next += 1;
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        writeln!(self.child.stdin.as_mut().unwrap(), "{request}").unwrap();
+        loop {
+            let line = self.lines.next().expect("the bridge is there").unwrap();
+            let message: Value = serde_json::from_str(&line).expect("stdout carries messages only");
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    fn tools(&mut self) -> Vec<String> {
+        let answer = self.ask("tools/list", &json!({}));
+        let tools = answer["result"]["tools"].as_array().unwrap();
+        tools
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Closes stdin and waits for the end.
+    fn end(mut self) -> Option<i32> {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn bridge_config_serves_many_servers_as_one() {
+    let home = two();
+    let file = home
+        .path()
+        .join(".config/ramen/mcp.json")
+        .display()
+        .to_string();
+    let mut bridge = Bridge::start(home.command(&["bridge", "--config", &file]));
+    assert_eq!(bridge.tools(), ["a_act", "b_act"]);
+    let called = bridge.ask("tools/call", &json!({"name": "b_act", "arguments": {}}));
+    assert_eq!(called["result"]["content"][0]["text"], "b acted");
+    let prompts = bridge.ask("prompts/list", &json!({}));
+    assert_eq!(prompts["result"]["prompts"][1]["name"], "b_ask");
+    // One dies in a call: an error that names it, and the other goes on.
+    let died = bridge.ask(
+        "tools/call",
+        &json!({"name": "a_act", "arguments": {"n": 66}}),
+    );
+    assert!(
+        died["error"]["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("a: "),
+        "{died}"
+    );
+    let called = bridge.ask("tools/call", &json!({"name": "b_act", "arguments": {}}));
+    assert_eq!(called["result"]["content"][0]["text"], "b acted");
+    assert_eq!(bridge.end(), Some(0));
+
+    // The next one knows the tools, and starts what is used.
+    let (a, b) = (home.starts("a"), home.starts("b"));
+    let mut bridge = Bridge::start(home.command(&["bridge", "--config", &file]));
+    assert_eq!(bridge.tools(), ["a_act", "b_act"]);
+    assert_eq!((home.starts("a"), home.starts("b")), (a, b));
+    bridge.ask("tools/call", &json!({"name": "b_act", "arguments": {}}));
+    assert_eq!((home.starts("a"), home.starts("b")), (a, b + 1));
+    assert_eq!(bridge.end(), Some(0));
+}
+
+#[test]
+fn bridge_server_serves_one_under_its_own_names() {
+    let home = two();
+    let mut bridge = Bridge::start(home.command(&["bridge", "--server", "b"]));
+    assert_eq!(bridge.tools(), ["act"]);
+    let called = bridge.ask("tools/call", &json!({"name": "act"}));
+    assert_eq!(called["result"]["content"][0]["text"], "b acted");
+    assert_eq!(bridge.end(), Some(0));
+}
+
+#[test]
+fn bridge_arguments_that_do_not_go_together_are_refused() {
+    let home = two();
+    for args in [
+        &["bridge", "http://h/mcp", "--server", "a"][..],
+        &["bridge", "--header", "A: b"],
+        &["bridge", "http://h/mcp", "--header", "nonsense"],
+        &["bridge", "ftp://h/mcp"],
+        &["bridge", "not an address"],
+    ] {
+        let output = home.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
