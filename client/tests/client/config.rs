@@ -7,7 +7,7 @@ use ramen_client::config::{Loaded, PROJECT_FILE, Sources, Transport, load};
 fn env(name: &str) -> Option<String> {
     match name {
         "TOKEN" => Some("t0ken-of-env".to_owned()),
-        "HOME_DIR" => Some("/home/me".to_owned()),
+        "HOME_DIR" => Some("/srv/me".to_owned()),
         _ => None,
     }
 }
@@ -94,7 +94,7 @@ fn an_existing_file_of_another_program_is_read_without_rewriting_it() {
         "",
     );
     assert!(loaded.faults.is_empty(), "{:?}", loaded.faults);
-    assert_eq!(args(&loaded, "files"), ["-y", "server", "/home/me/docs"]);
+    assert_eq!(args(&loaded, "files"), ["-y", "server", "/srv/me/docs"]);
     match &loaded.servers["files"].transport {
         Transport::Stdio { env, .. } => {
             assert_eq!(env["KEY"].expose(), "t0ken-of-env");
