@@ -43,7 +43,7 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "NAME|URL")]
     pub server: Option<String>,
     /// File with `mcpServers` [default: `$XDG_CONFIG_HOME/ramen/mcp.json` and `.ramen/mcp.json`]
-    #[arg(long, env = names::MCP_CONFIG, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Seconds until a call is given up
     #[arg(long, env = names::BRIDGE_TIMEOUT, value_name = "SECONDS", default_value = "120", value_parser = seconds)]

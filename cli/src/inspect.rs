@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use crate::names;
 use crate::output::{self, OutputArg};
 use crate::servers;
 
@@ -21,7 +20,7 @@ pub(crate) struct InspectArgs {
     /// One server, with its tools [default: all servers]
     server: Option<String>,
     /// File with `mcpServers` [default: `$XDG_CONFIG_HOME/ramen/mcp.json` and `.ramen/mcp.json`]
-    #[arg(long, env = names::MCP_CONFIG, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArg,

@@ -32,8 +32,6 @@ pub const BRIDGE_IDLE_TIMEOUT: &str = "RAMEN_BRIDGE_IDLE_TIMEOUT";
 pub const STATE_DIR: &str = "RAMEN_STATE_DIR";
 /// Base of the state directory when `RAMEN_STATE_DIR` is not set.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-/// File with the MCP servers that are not workers, as `mcpServers`.
-pub const MCP_CONFIG: &str = "RAMEN_MCP_CONFIG";
 /// Base of the folder with `ramen/mcp.json`, the global list of MCP servers.
 pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// Base of the folder with `ramen/mcp-cache.json`, what MCP servers advertised last.
