@@ -256,11 +256,16 @@ impl Writer<'_> {
         };
         let live = serde_json::to_value(&live)
             .map_err(|error| Error::Internal(format!("{} {name}: {error}", K::KIND)))?;
+        let value = &live[field.parent][field.name];
+        if *value == json!(0) {
+            // No pods: an autoscaler would take that for its own switch, and leave it so for ever.
+            return Ok(());
+        }
         let body = json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
             "metadata": {"name": name},
-            field.parent: {field.name: live[field.parent][field.name]},
+            field.parent: {field.name: value},
         });
         let params = PatchParams::apply(names::HANDOVER_MANAGER).force();
         let handed = api.patch(name, &params, &Patch::Apply(&body)).await;

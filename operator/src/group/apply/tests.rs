@@ -213,7 +213,18 @@ fn live(manager: &str) -> serde_json::Value {
 
 #[tokio::test]
 async fn pods_stay_when_their_number_is_left_to_an_autoscaler() {
-    for (manager, handed) in [(names::MANAGER, true), ("kube-controller-manager", false)] {
+    let others = "kube-controller-manager";
+    // An autoscaler leaves a Deployment of no pods alone: the number goes back to its default.
+    for (manager, pods, handed) in [
+        (names::MANAGER, 3, true),
+        (names::MANAGER, 0, false),
+        (others, 3, false),
+    ] {
+        let live = |manager: &str| {
+            let mut live = live(manager);
+            live["spec"]["replicas"] = json!(pods);
+            live
+        };
         let (client, mut server) = api();
         let (ctx, mut writers, _folder) = context(client);
         let key = GroupKey::new("team-a", "calc");
