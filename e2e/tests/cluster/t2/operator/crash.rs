@@ -87,6 +87,7 @@ async fn a_push_comes_into_service_whatever_write_the_operator_is_killed_after()
             group.serves(&commit).await?;
             assert_eq!(jobs_for(&group, &commit).await?, 1, "after write {n}");
         }
+        rig.proxy.heal();
         let fresh = rig.group("zz-fresh").await?;
         let commit = rig.push("the last")?;
         for group in [&group, &fresh] {

@@ -105,6 +105,16 @@ async fn a_zone_that_is_scaled_by_load_from_now_on_keeps_its_pods() {
             .until::<Deployment>("soup-default", available)
             .await?;
         assert_eq!(names(&group).await?, pods, "pods were ended or made");
+
+        // From no pods at all, it must begin with one: an autoscaler leaves a zone without pods alone.
+        for zone in [
+            json!({ "name": "default", "replicas": 0 }),
+            json!({ "name": "default", "autoscaling": { "minReplicas": 1, "maxReplicas": 5 } }),
+        ] {
+            group.patch(json!({ "zones": [zone] })).await?;
+            group.serves(&commit).await?;
+        }
+        assert_eq!(names(&group).await?.len(), 1);
         Ok(())
     })
     .await;

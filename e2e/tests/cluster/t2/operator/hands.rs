@@ -229,17 +229,19 @@ async fn a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can_be_us
 #[ignore = "needs a cluster: make e2e"]
 async fn a_namespace_deleted_under_way_goes_away_and_is_no_error() {
     rig::with_paper(hanging(), async |rig| {
+        // Not the operator's own, which holds its account and its lease.
+        let doomed = rig.doomed_namespace().await?;
         rig.push("one")?;
-        let group = rig.group("soup").await?;
+        let spec = Group::spec(&rig.git.url(), 1);
+        let group = Group::apply(&doomed, "soup", spec).await?;
         group
             .until(|group| is(group, "Reconciling", "True", "Deploying"))
             .await?;
         let all = Api::<Namespace>::all(rig.namespace.client.clone());
-        all.delete(&rig.namespace.name, &DeleteParams::default())
-            .await?;
-        let gone = kube::runtime::wait::await_condition(all, &rig.namespace.name, gone);
+        all.delete(&doomed.name, &DeleteParams::default()).await?;
+        let gone = kube::runtime::wait::await_condition(all, &doomed.name, gone);
         tokio::time::timeout(std::time::Duration::from_mins(2), gone).await??;
-        assert!(rig.operator.runs()?);
+        assert!(rig.operator.runs()?, "the operator has ended");
         let log = rig.operator.log();
         let failed = log
             .lines()

@@ -3,7 +3,9 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
+use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{Api, api::PostParams};
 use ramen_crds::McpGroup;
 use ramen_e2e::{
     Account, GitHost, Group, Namespace, Operator, Proxy, Tier, crd,
@@ -104,6 +106,23 @@ impl Rig {
         let group = self.group(name).await?;
         group.serves(&commit).await?;
         Ok((group, commit))
+    }
+
+    /// Another namespace, which the operator looks after from now on, with rights of the whole cluster.
+    pub(crate) async fn doomed_namespace(&mut self) -> anyhow::Result<Namespace> {
+        let name = format!("{}-doomed", self.namespace.name);
+        let all = Api::<core::Namespace>::all(self.namespace.client.clone());
+        let form = json!({ "metadata": { "name": name, "labels": { "ramen.dev/e2e": "true" } } });
+        all.create(&PostParams::default(), &serde_json::from_value(form)?)
+            .await?;
+        self.account = Account::new(&self.namespace, true).await?;
+        self.operator.stop().await?;
+        self.operator.set("RAMEN_OPERATOR_NAMESPACES", &name);
+        self.operator.up().await?;
+        Ok(Namespace {
+            client: self.namespace.client.clone(),
+            name,
+        })
     }
 
     /// The operator runs, as a kubelet would see to: it ends itself when it could not renew its lease in time.
