@@ -79,14 +79,8 @@ impl From<GitError> for Trouble {
 impl Trouble {
     /// Something of this machine that may pass: a full disk, a folder that cannot be written.
     fn here(reason: Reason, what: &str, error: &dyn std::error::Error) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(next) = cause {
-            text = format!("{text}: {next}");
-            cause = next.source();
-        }
         Self {
-            finding: Finding::group(reason, format!("{what}: {text}")),
+            finding: Finding::group(reason, format!("{what}: {}", ramen_redact::chain(error))),
             transient: true,
         }
     }

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::json;
 
 fn input(text: &str) -> InputSchema {
     let node = json::parse(text).unwrap();

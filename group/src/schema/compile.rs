@@ -1,12 +1,12 @@
 //! From a JSON Schema as written to a compiled one.
 
+mod parts;
+mod pattern;
+
 use std::collections::HashMap;
 
-use super::choice::Choices;
-use super::{
-    Additional, ArrayRules, Bound, Combine, NumberRules, ObjectRules, Property, Schema,
-    StringRules, types,
-};
+use self::parts::{Parts, tighten};
+use super::{Additional, Bound, Schema, types};
 use crate::json::{Member, Node, Value, number::Decimal};
 
 /// Schemas within one descriptor.
@@ -404,10 +404,7 @@ impl<'n> Compiler<'n> {
             self.error(member.node.start, "`pattern` must be a string");
             return None;
         };
-        match regex::RegexBuilder::new(&ascii_classes(source))
-            .size_limit(1 << 20)
-            .build()
-        {
+        match pattern::compile(source) {
             Ok(pattern) => Some((source.chars().take(200).collect::<String>().into(), pattern)),
             Err(_) if self.mode == Mode::Output => None,
             Err(_) => {
@@ -469,137 +466,4 @@ fn resolve<'n>(root: &'n Node<'n>, pointer: &str) -> Option<&'n Node<'n>> {
                 _ => None,
             }
         })
-}
-
-fn tighten(slot: &mut Option<Bound>, new: Option<Bound>, tighter: fn(&Decimal, &Decimal) -> bool) {
-    let Some(new) = new else {
-        return;
-    };
-    let replace = match slot {
-        None => true,
-        Some(old) => tighter(&new.value, &old.value) || (new.value == old.value && new.exclusive),
-    };
-    if replace {
-        *slot = Some(new);
-    }
-}
-
-/// Shorthand classes mean ASCII in JSON Schema's dialect of regular expressions.
-fn ascii_classes(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut chars = source.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('d') => out.push_str("[0-9]"),
-            Some('D') => out.push_str("[^0-9]"),
-            Some('w') => out.push_str("[A-Za-z0-9_]"),
-            Some('W') => out.push_str("[^A-Za-z0-9_]"),
-            Some('s') => out.push_str("[\\t\\n\\x0B\\x0C\\r \u{A0}\u{FEFF}\u{2028}\u{2029}]"),
-            Some('S') => out.push_str("[^\\t\\n\\x0B\\x0C\\r \u{A0}\u{FEFF}\u{2028}\u{2029}]"),
-            Some('b') => out.push_str("(?-u:\\b)"),
-            Some(other) => {
-                out.push('\\');
-                out.push(other);
-            }
-            None => out.push('\\'),
-        }
-    }
-    out
-}
-
-/// What the keywords of one schema gather, before it is known which of it says anything.
-#[derive(Default)]
-struct Parts {
-    choices: Choices,
-    string: StringRules,
-    number: NumberRules,
-    array: ArrayRules,
-    combine: Combine,
-    properties: Vec<(String, Schema)>,
-    required: Vec<String>,
-    additional: Additional,
-    open: bool,
-    min_members: Option<u64>,
-    max_members: Option<u64>,
-}
-
-impl Parts {
-    fn finish(self, mut schema: Schema) -> Schema {
-        schema.choice = self.choices.finish();
-        let string = self.string;
-        if string.min.is_some() || string.max.is_some() || string.pattern.is_some() {
-            schema.string = Some(Box::new(string));
-        }
-        let number = self.number;
-        if number.min.is_some() || number.max.is_some() || number.multiple.is_some() {
-            schema.number = Some(Box::new(number));
-        }
-        let array = self.array;
-        if array.unique
-            || !array.prefix.is_empty()
-            || array.items.is_some()
-            || array.min.is_some()
-            || array.max.is_some()
-        {
-            schema.array = Some(Box::new(array));
-        }
-        let combine = self.combine;
-        if !(combine.all.is_empty() && combine.any.is_empty() && combine.one.is_empty())
-            || combine.not.is_some()
-            || combine.reference.is_some()
-        {
-            schema.combine = Some(Box::new(combine));
-        }
-        let additional = if self.open {
-            Additional::Any
-        } else {
-            self.additional
-        };
-        let mut properties: Vec<Property> = self
-            .properties
-            .into_iter()
-            .map(|(name, schema)| Property {
-                required: self.required.contains(&name),
-                name: name.into(),
-                schema,
-                default: None,
-            })
-            .collect();
-        // A name that is required but not described follows the rule for all others.
-        for name in self.required {
-            if properties.iter().any(|property| *property.name == *name) {
-                continue;
-            }
-            let schema = match &additional {
-                Additional::Any => Schema::of_types(types::ANY),
-                Additional::Refuse => Schema::of_types(0),
-                Additional::Schema(schema) => schema.clone(),
-            };
-            properties.push(Property {
-                name: name.into(),
-                schema,
-                required: true,
-                default: None,
-            });
-        }
-        if !properties.is_empty()
-            || !matches!(additional, Additional::Any)
-            || self.min_members.is_some()
-            || self.max_members.is_some()
-        {
-            let rules = ObjectRules {
-                properties,
-                index: None,
-                additional,
-                min: self.min_members,
-                max: self.max_members,
-            };
-            schema.object = Some(Box::new(rules.with_index()));
-        }
-        schema
-    }
 }

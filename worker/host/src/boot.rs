@@ -126,7 +126,8 @@ impl Python {
         };
         let folder = std::path::Path::new(folder).join(root);
         self.boot(py)
-            .call_method1("raised_at", (error.value(py), folder.to_string_lossy()))
+            // Up to 3.11 the exception itself does not know its traceback yet.
+            .call_method1("raised_at", (error.traceback(py), folder.to_string_lossy()))
             .and_then(|place| place.extract())
             .unwrap_or_default()
     }

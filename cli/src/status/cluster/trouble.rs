@@ -3,6 +3,7 @@
 use std::io;
 
 use kube::config::KubeconfigError;
+use ramen_redact::chain;
 
 use crate::exit::Failure;
 
@@ -71,7 +72,7 @@ pub(super) fn request(error: &kube::Error, address: &str) -> Failure {
             "{address} refuses the credentials of the kubeconfig ({message}): log in again"
         )),
         403 => Failure::transport(format!(
-            "{message}; ask for `get`, `list` and `watch` on it (a Role of kind view will do)"
+            "{message}; ask for `get`, `list` and `watch` on it"
         )),
         404 if named.is_empty() => Failure::transport(format!(
             "the cluster at {address} knows no McpGroups: install the chart ramen-crds, or choose another context"
@@ -83,20 +84,6 @@ pub(super) fn request(error: &kube::Error, address: &str) -> Failure {
             "the API server at {address} answers {code}: {message}"
         )),
     }
-}
-
-/// The whole chain of an error, without repeating what a text already holds.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = next.source();
-    }
-    text
 }
 
 /// The innermost cause: that is where the operating system or TLS speaks.

@@ -325,14 +325,14 @@ def place(error, folder):
     """Where in the package an import failed, as `` (utils/helper.py, line 3)``: the author's only way to the line."""
     if isinstance(error, SyntaxError):  # its text has the file and the line
         return ""
-    found = raised_at(error, folder)
+    found = raised_at(error.__traceback__, folder)
     return f" ({found})" if found else ""
 
 
-def raised_at(error, folder):
+def raised_at(trace, folder):
     """The last line of the package on an exception's way, as ``utils/helper.py, line 3``: names of the author's own files
     and nothing that a caller sent."""
-    found, trace = "", error.__traceback__
+    found = ""
     while trace is not None:
         path = trace.tb_frame.f_code.co_filename
         if path.startswith(folder + os.sep):
