@@ -40,12 +40,10 @@ impl Fault {
             },
             Error::InvalidScalar { ty, .. } => Self::Expected(plain(ty)),
             Error::Unexpected { expected, .. } => Self::Expected(plain(expected)),
-            Error::NullIntoString { .. }
-            | Error::TaggedScalarCannotDeserializeIntoString { .. } => {
-                Self::Expected(plain("string"))
-            }
             Error::InvalidBooleanStrict { .. } => Self::Expected(plain("boolean")),
-            Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
+            Error::NullIntoString { .. }
+            | Error::TaggedScalarCannotDeserializeIntoString { .. }
+            | Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
             | Error::ExpectedStringKeyForExternallyTaggedEnum { .. } => {
                 Self::Expected(plain("string"))
             }
