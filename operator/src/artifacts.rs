@@ -12,11 +12,13 @@
 //! place of another's. Tokens are in no log.
 
 mod endpoint;
+mod place;
 mod registry;
 mod report;
-mod token;
+mod sending;
 #[cfg(test)]
 mod tests;
+mod token;
 
 use std::collections::HashSet;
 use std::fmt;

@@ -12,16 +12,15 @@
 #[cfg(feature = "cloud")]
 mod bucket;
 mod error;
+mod prune;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::HashSet,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use futures::TryStreamExt;
@@ -42,6 +41,7 @@ use crate::{
 #[cfg(feature = "cloud")]
 pub use bucket::{Bucket, BucketInvalid};
 pub use error::StoreError;
+pub use prune::Pruned;
 
 /// Layers up to this size are put in one request; larger ones in pieces of it.
 const PIECE: usize = 8 << 20;
@@ -72,17 +72,6 @@ impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// What a [`Store::prune`] removed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
-    /// Entries.
-    pub entries: u64,
-    /// Blobs.
-    pub blobs: u64,
-    /// Their bytes.
-    pub bytes: u64,
 }
 
 /// An artifact store. Cheap to clone.
@@ -237,33 +226,6 @@ impl Store {
         }
     }
 
-    /// Forgets the texts whose key begins with `prefix` and that are older than `older_than`; says how
-    /// many those were.
-    pub async fn prune_memos(&self, prefix: &str, older_than: Duration) -> Result<u64, StoreError> {
-        let memos = Key::from("memos");
-        let listed = self.objects.list(Some(&memos)).try_collect::<Vec<_>>();
-        let listed = listed.await.map_err(|e| StoreError::Read {
-            what: "memos".to_owned(),
-            source: e.into(),
-        })?;
-        let mut removed = 0;
-        for object in listed {
-            let age = std::time::SystemTime::from(object.last_modified).elapsed();
-            let ours = object.location.filename();
-            if !ours.is_some_and(|name| name.starts_with(prefix))
-                || !age.is_ok_and(|age| age >= older_than)
-            {
-                continue;
-            }
-            match self.objects.delete(&object.location).await {
-                Ok(()) => removed += 1,
-                Err(object_store::Error::NotFound { .. }) => {}
-                Err(e) => return Err(write_failed(object.location.to_string(), e.into())),
-            }
-        }
-        Ok(removed)
-    }
-
     /// The archive of a layer, not yet checked against its digest.
     pub async fn open_layer(&self, layer: &LayerRef) -> Result<File, StoreError> {
         let digest = digest_of(layer)?;
@@ -303,61 +265,6 @@ impl Store {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(e) => Err(write_failed(digest.to_string(), e.into())),
         }
-    }
-
-    /// Removes every layer (memos stay) that is not in `keep` and older than `older_than` (layers that are
-    /// being put right now must survive).
-    pub async fn prune(
-        &self,
-        keep: &[LayerRef],
-        older_than: Duration,
-    ) -> Result<Pruned, StoreError> {
-        let names: HashSet<String> = keep
-            .iter()
-            .map(|layer| format!("{}.json", layer.key))
-            .collect();
-        let blobs: HashSet<Key> = keep
-            .iter()
-            .filter_map(|layer| digest_of(layer).ok())
-            .map(blob_key)
-            .collect();
-        let mut pruned = Pruned::default();
-        let old = |time: std::time::SystemTime| time.elapsed().is_ok_and(|age| age >= older_than);
-        for (prefix, is_blob) in [("code", false), ("deps", false), ("blobs", true)] {
-            let listed = self
-                .objects
-                .list(Some(&Key::from(prefix)))
-                .try_collect::<Vec<_>>()
-                .await;
-            let listed = listed.map_err(|e| StoreError::Read {
-                what: prefix.to_owned(),
-                source: e.into(),
-            })?;
-            for object in listed {
-                let kept = if is_blob {
-                    blobs.contains(&object.location)
-                } else {
-                    object
-                        .location
-                        .filename()
-                        .is_some_and(|name| names.contains(name))
-                };
-                if kept || !old(object.last_modified.into()) {
-                    continue;
-                }
-                match self.objects.delete(&object.location).await {
-                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                    Err(e) => return Err(write_failed(object.location.to_string(), e.into())),
-                }
-                if is_blob {
-                    pruned.blobs += 1;
-                    pruned.bytes += object.size;
-                } else {
-                    pruned.entries += 1;
-                }
-            }
-        }
-        Ok(pruned)
     }
 
     async fn size(&self, blob: &Key) -> Result<Option<u64>, StoreError> {

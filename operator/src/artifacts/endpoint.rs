@@ -1,6 +1,5 @@
 //! The HTTP of it.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +8,21 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::{Body as _, Frame, Incoming};
+use hyper::body::{Body as _, Incoming};
 use ramen_group::LayerRef;
 use ramen_redact::bearer_token;
 use ramen_source::layer::{self, LayerError};
 use ramen_source::store::StoreError;
 use ramen_source::{Digest, Kind, Store};
-use sha2::{Digest as _, Sha256};
-use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::place::{Place, What};
 use super::registry::Grant;
+use super::sending::Sending;
 use super::token::ONE_TIME;
-use super::{Artifacts, DeployId, report, scope};
-use crate::group::GroupKey;
+use super::{Artifacts, report, scope};
 use crate::inbound::{self, Answer, Bounds, later, single, text};
 use crate::ports::Leads;
 
@@ -56,8 +54,6 @@ const MAX_LOCK: usize = 8 << 20;
 const PIECE_TIME: Duration = Duration::from_secs(30);
 /// For a lock or a report.
 const SMALL_TIME: Duration = Duration::from_mins(1);
-/// Pieces in which a layer is read.
-const PIECE: usize = 256 * 1024;
 const DIGEST_HEADER: &str = "x-ramen-digest";
 /// Where archives are while they come in.
 const INCOMING: &str = "incoming";
@@ -102,64 +98,6 @@ pub(super) fn sweep(store: &Store) {
 
 fn incoming(store: &Store) -> PathBuf {
     store.root().join(INCOMING)
-}
-
-/// What a path names.
-#[derive(Debug, PartialEq, Eq)]
-enum Place {
-    Layer(Kind, Digest),
-    Deploy(DeployId, What),
-}
-
-/// What of a deploy.
-#[derive(Debug, PartialEq, Eq)]
-enum What {
-    Lock(String),
-    Deps(String),
-    Report,
-}
-
-impl Place {
-    fn parse(path: &str) -> Option<Self> {
-        let mut parts = path.strip_prefix("/v1/")?.split('/');
-        // One more than any path has: nothing may follow.
-        let parts: [Option<&str>; 8] = std::array::from_fn(|_| parts.next());
-        let deploy = |namespace: &str, name: &str, id: &str, what: What| {
-            [namespace, name, id]
-                .iter()
-                .all(|part| is_key(part))
-                .then(|| {
-                    let deploy = DeployId {
-                        group: GroupKey::new(namespace, name),
-                        id: id.to_owned(),
-                    };
-                    Self::Deploy(deploy, what)
-                })
-        };
-        match parts {
-            [Some("layers"), Some(kind), Some(digest), None, ..] => {
-                let kind = Kind::ALL.into_iter().find(|one| one.as_str() == kind)?;
-                Some(Self::Layer(kind, digest.parse().ok()?))
-            }
-            [Some("deploys"), Some(ns), Some(name), Some(id), tail @ ..] => match tail {
-                [Some("report"), None, ..] => deploy(ns, name, id, What::Report),
-                [Some("locks"), Some(key), None, ..] if is_key(key) => {
-                    deploy(ns, name, id, What::Lock(key.to_owned()))
-                }
-                [Some("layers"), Some("deps"), Some(key), None] if is_key(key) => {
-                    deploy(ns, name, id, What::Deps(key.to_owned()))
-                }
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-}
-
-/// Short enough to be kept under the group's scope.
-fn is_key(text: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    !text.is_empty() && text.len() <= 100 && !text.starts_with('.') && text.bytes().all(plain)
 }
 
 #[derive(Debug, Clone)]
@@ -247,14 +185,7 @@ impl Endpoint {
             Ok(meta) => meta.len(),
             Err(error) => return failed(&error),
         };
-        let sending = Sending {
-            file,
-            hash: Sha256::new(),
-            left: size,
-            digest,
-            store,
-            _place: place,
-        };
+        let sending = Sending::new(file, size, digest, store, place);
         let pieces = futures::stream::try_unfold(sending, Sending::next);
         let mut answer = Answer::new(UnsyncBoxBody::new(StreamBody::new(pieces)));
         let headers = answer.headers_mut();
@@ -377,41 +308,6 @@ impl Endpoint {
     }
 }
 
-/// A layer on its way to a reader. Its last bytes go out only when all of them are those of the digest;
-/// a layer that is not whole is removed, so that it is built again.
-struct Sending {
-    file: tokio::fs::File,
-    hash: Sha256,
-    left: u64,
-    digest: Digest,
-    store: Store,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Sending {
-    async fn next(mut self) -> io::Result<Option<(Frame<Bytes>, Self)>> {
-        if self.left == 0 {
-            return Ok(None);
-        }
-        let mut piece = Vec::with_capacity(PIECE);
-        let n = (&mut self.file)
-            .take(PIECE as u64)
-            .read_to_end(&mut piece)
-            .await? as u64;
-        self.hash.update(&piece);
-        self.left = self.left.saturating_sub(n);
-        if n == 0 || (self.left == 0 && self.hash.clone().finalize()[..] != self.digest.bytes()[..])
-        {
-            tracing::error!(digest = %self.digest, "a layer of the store is damaged; it is removed");
-            if let Err(error) = self.store.remove_blob(self.digest).await {
-                tracing::error!(%error, "a damaged layer was not removed");
-            }
-            return Err(io::Error::other("the layer is damaged"));
-        }
-        Ok(Some((Frame::data(Bytes::from(piece)), self)))
-    }
-}
-
 async fn receive(
     store: &Store,
     body: &mut Incoming,
@@ -502,59 +398,5 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Answer {
         Some(StoreError::DiskFull { .. }) => full(),
         Some(StoreError::InvalidKey { .. }) => text(StatusCode::BAD_REQUEST, "not a key"),
         _ => text(StatusCode::INTERNAL_SERVER_ERROR, "the store failed"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_known_paths_name_something() {
-        let digest = Digest::of(b"x");
-        let path = format!("/v1/layers/deps/{digest}");
-        assert_eq!(Place::parse(&path), Some(Place::Layer(Kind::Deps, digest)));
-        let deploy = DeployId {
-            group: GroupKey::new("ns", "g"),
-            id: "0a".into(),
-        };
-        let at = |what| Some(Place::Deploy(deploy.clone(), what));
-        let parse = |tail: &str| Place::parse(&format!("/v1/deploys/ns/g/0a/{tail}"));
-        assert_eq!(parse("report"), at(What::Report));
-        assert_eq!(parse("locks/k"), at(What::Lock("k".into())));
-        assert_eq!(parse("layers/deps/k"), at(What::Deps("k".into())));
-        for wrong in [
-            "report/",
-            "report/x",
-            "",
-            "locks",
-            "locks/",
-            "locks/..",
-            "locks/a%2fb",
-            "locks/a/b",
-            "layers/code/k",
-            "layers/deps",
-            "layers/deps/",
-            "layers/deps/k/x",
-            "layers/deps/.k",
-        ] {
-            assert_eq!(parse(wrong), None, "{wrong}");
-        }
-        for wrong in [
-            "/",
-            "/v1",
-            "/v1/",
-            "/v1/layers",
-            "/v1/layers/deps",
-            "/v1/layers/deps/sha256:00",
-            "/v1/deploys//g/0a/report",
-            "/v2/layers",
-            "//v1/layers",
-            "/v1/deploys/ns/g/../report",
-        ] {
-            assert_eq!(Place::parse(wrong), None, "{wrong}");
-        }
-        assert_eq!(Place::parse(&format!("{path}/")), None);
-        assert_eq!(Place::parse(&format!("/v1/layers/other/{digest}")), None);
     }
 }

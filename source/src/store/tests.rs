@@ -1,4 +1,4 @@
-use std::io::Read;
+use std::{io::Read, time::Duration};
 
 use super::*;
 use crate::{Tree, layer::pack_tree, tree::TreeFile};

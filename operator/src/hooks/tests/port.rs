@@ -182,7 +182,9 @@ impl Port {
 
 pub(super) fn hmac256(secret: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     let mut mac = <Hmac<Sha256> as hmac::Mac>::new_from_slice(secret).unwrap();
-    parts.iter().for_each(|part| mac.update(part));
+    for part in parts {
+        mac.update(part);
+    }
     mac.finalize().into_bytes().to_vec()
 }
 

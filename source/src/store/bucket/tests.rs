@@ -1,7 +1,7 @@
 //! Stores in buckets of a real S3 server (s3s over a folder); the other providers as far as they can be
 //! made without one.
 
-use std::io::Read as _;
+use std::{io::Read as _, time::Duration};
 
 use super::super::tests::layer;
 use super::super::*;
