@@ -52,6 +52,7 @@ fi
 filter='test(/^t2::/)'
 [ "$tier" -ge 3 ] && filter="$filter + test(/^t3::/)"
 [ "$tier" -ge 4 ] && filter="$filter + test(/^t4::/) + test(/^hooks::/)"
-# Inside the namespaces a test reaches pods by their address, and pods reach what a test serves.
+# Inside the namespaces a test reaches pods by their address, and pods reach what a test serves. They wait most of the time:
+# more at once than a small machine has cores.
 $cluster exec -- "$nextest" nextest run --cargo-metadata "$scratch/cargo.json" --binaries-metadata "$scratch/binaries.json" \
-  --profile ci --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only -E "$filter" "$@"
+  --profile ci --test-threads 3 --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only -E "$filter" "$@"

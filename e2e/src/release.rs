@@ -184,8 +184,7 @@ impl Release {
             Self::NAME,
             "-n",
             &self.namespace.name,
-            "--logs",
-            "--timeout",
+                        "--timeout",
             "90s",
         ];
         helm(&words, None).await?.good()

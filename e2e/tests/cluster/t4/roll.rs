@@ -1,0 +1,192 @@
+//! What rolls worker pods and what does not, and that neither loses a call.
+
+use std::process::Command;
+
+use anyhow::ensure;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams},
+};
+use ramen_e2e::{
+    Caller, GRPC, GitHost, Group, Load, Refusal, Release, Tier, available, gone, name_image,
+    with_temp_ns,
+};
+use serde_json::json;
+use tonic::Code;
+
+use super::{greeting, volume::Volume};
+
+async fn uids(group: &Group) -> anyhow::Result<Vec<Option<String>>> {
+    Ok(group.pods().await?.iter().map(ResourceExt::uid).collect())
+}
+
+/// The operator's pods.
+async fn operators(group: &Group) -> anyhow::Result<Vec<Option<String>>> {
+    let ours = ListParams::default().labels("app.kubernetes.io/component=operator");
+    let listed = group.namespace.api::<Pod>().list(&ours).await?;
+    let mut pods = listed.items;
+    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(pods.iter().map(ResourceExt::uid).collect())
+}
+
+/// The chart as an earlier commit has it: the last but one that changed charts, so that there is a difference.
+fn earlier_chart() -> anyhow::Result<tempfile::TempDir> {
+    let top = ramen_e2e::chart("..");
+    let folder = tempfile::tempdir()?;
+    let script = "
+        set -eu
+        commit=$(git -C \"$1\" log -2 --format=%H -- charts/ramen | tail -1)
+        git -C \"$1\" archive \"$commit\" charts | tar -x -C \"$2\"
+    ";
+    let output = Command::new("sh")
+        .args(["-c", script, "earlier"])
+        .arg(&top)
+        .arg(folder.path())
+        .output()?;
+    ensure!(
+        output.status.success() && folder.path().join("charts/ramen/Chart.yaml").is_file(),
+        "no earlier commit's chart can be had (a whole clone is needed): {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(folder)
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn an_upgrade_of_the_operator_rolls_no_worker_and_loses_no_call() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        ramen_e2e::crds().await?;
+        let earlier = earlier_chart()?;
+        // With a store that is lost with the pod, workers would have to wait for new tokens to it.
+        let volume = Volume::make(&namespace).await?;
+        let chart = earlier.path().join("charts/ramen");
+        let mut release = Release::install_chart(&namespace, &chart, volume.values()).await?;
+        let git = GitHost::http()?;
+        let first = git.push(&greeting("one"))?;
+        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 2)).await?;
+        group.serves(&first).await?;
+        let (workers, before) = (uids(&group).await?, operators(&group).await?);
+        let load = Load::start(
+            &group.callers().await?,
+            "greet",
+            &json!({ "name": "Ana" }),
+            20,
+        );
+
+        release.upgrade_chart(&ramen_e2e::chart("ramen")).await?;
+        // Whatever the charts' difference is, the operator's pod is a new one, as with a new image.
+        release
+            .upgrade(json!({ "podAnnotations": { "e2e": "upgraded" } }))
+            .await?;
+        let after = operators(&group).await?;
+        assert!(!after.is_empty() && after.iter().all(|pod| !before.contains(pod)));
+        // The new one works: a push goes live.
+        let second = git.push(&greeting("two"))?;
+        group.look("two").await?;
+        group.serves(&second).await?;
+
+        let outcomes = load.stop().await;
+        let failed: Vec<_> = outcomes
+            .iter()
+            .filter(|outcome| outcome.answer.is_err())
+            .collect();
+        assert!(failed.is_empty() && !outcomes.is_empty(), "{failed:?}");
+        assert_eq!(uids(&group).await?, workers);
+        volume.remove().await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn another_worker_image_rolls_the_pods_with_what_was_deployed_with_it() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        let other = "localhost/ramen-worker:other";
+        name_image(Release::WORKER, other)?;
+        Release::install(&namespace, json!({})).await?;
+        let git = GitHost::http()?;
+        let commit = git.push(&greeting("one"))?;
+        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 2)).await?;
+        group.serves(&commit).await?;
+        let before = uids(&group).await?;
+        group.patch(json!({ "worker": { "image": other } })).await?;
+        let rolled = |deployment: Option<&Deployment>| {
+            let template =
+                deployment.and_then(|deployment| deployment.spec.as_ref()?.template.spec.as_ref());
+            let image = template.and_then(|spec| spec.containers[0].image.as_deref());
+            image == Some(other) && available(deployment)
+        };
+        namespace
+            .until::<Deployment>("library-default", rolled)
+            .await?;
+        group.serves(&commit).await?;
+        let pods = group.pods().await?;
+        assert_eq!(pods.len(), 2);
+        for pod in &pods {
+            assert!(
+                !before.contains(&pod.uid()),
+                "{} is one of before",
+                pod.name_any()
+            );
+        }
+        for (_, caller) in group.callers().await? {
+            assert_eq!(
+                caller.tool("greet", json!({ "name": "Ana" })).await?,
+                "one greets Ana"
+            );
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn a_worker_that_is_killed_under_load_takes_only_its_own_calls_with_it() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        Release::install(&namespace, json!({})).await?;
+        let git = GitHost::http()?;
+        let commit = git.push(&greeting("one"))?;
+        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 3)).await?;
+        group.serves(&commit).await?;
+        let load = Load::start(
+            &group.callers().await?,
+            "greet",
+            &json!({ "name": "Ana" }),
+            20,
+        );
+        let (victim, _) = group.addresses().await?.remove(0);
+        let pods = namespace.api::<Pod>();
+        pods.delete(&victim, &DeleteParams::default().grace_period(0))
+            .await?;
+        namespace.until::<Pod>(&victim, gone).await?;
+        group.serves(&commit).await?;
+        let outcomes = load.stop().await;
+        for outcome in &outcomes {
+            let fine = match &outcome.answer {
+                Ok(text) => text == "one greets Ana",
+                // A broken connection, and nothing else.
+                Err(Refusal::Status(code, _)) => {
+                    outcome.pod == victim
+                        && matches!(code, Code::Unavailable | Code::Cancelled | Code::Unknown)
+                }
+                Err(_) => false,
+            };
+            assert!(fine, "{outcome:?}");
+        }
+        // The new one answers, with the same key.
+        let key = group.key().await?;
+        for (pod, address) in group.addresses().await? {
+            assert_ne!(pod, victim);
+            let caller = Caller::connect(&format!("{address}:{GRPC}"), &key).await?;
+            assert_eq!(
+                caller.tool("greet", json!({ "name": "Bo" })).await?,
+                "one greets Bo"
+            );
+        }
+        Ok(())
+    })
+    .await;
+}
