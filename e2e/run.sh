@@ -8,6 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib.sh
 cluster=e2e/cluster/cluster
 export RAMEN_CLUSTER=${RAMEN_CLUSTER:-e2e}
+export RAMEN_BIN_DIR=${RAMEN_BIN_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/debug}
 
 skip() { printf 'SKIPPED %s\n' "$*" >&2; }
 if ! command -v go >/dev/null; then
