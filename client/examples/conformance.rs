@@ -43,7 +43,7 @@ async fn run() -> Result<(), String> {
     let config = ServerConfig::http(url).with_era(era);
     let options = Options {
         person: Some(Elicit::new(|question| async move { defaults(&question) })),
-        sign_in: Some(sign_in(&context)?),
+        sign_in: Some(sign_in(&context)),
         ..Options::default()
     };
     let client = Client::connect("conformance", &config, &options)
@@ -82,7 +82,7 @@ async fn run() -> Result<(), String> {
 }
 
 /// A sign-in whose browser is a thread that follows the redirect.
-fn sign_in(context: &Value) -> Result<SignIn, String> {
+fn sign_in(context: &Value) -> SignIn {
     let folder = std::env::temp_dir().join(format!("ramen-conformance-{}", std::process::id()));
     let client = Registered {
         id: context["client_id"].as_str().map(str::to_owned),
@@ -98,7 +98,7 @@ fn sign_in(context: &Value) -> Result<SignIn, String> {
         });
         Ok(())
     };
-    Ok(SignIn::new(folder.join("tokens.json"), open).with_client(client))
+    SignIn::new(folder.join("tokens.json"), open).with_client(client)
 }
 
 /// The head of the answer to a `GET` over plain HTTP.

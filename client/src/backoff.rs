@@ -17,7 +17,7 @@ impl Default for BackoffPolicy {
     fn default() -> Self {
         Self {
             first: Duration::from_millis(500),
-            max: Duration::from_secs(60),
+            max: Duration::from_mins(1),
             stable: Duration::from_secs(30),
         }
     }

@@ -38,7 +38,7 @@ impl Default for Limits {
             items: 10_000,
             stderr_lines: 20,
             stderr_line: 2048,
-            connect: Duration::from_secs(60),
+            connect: Duration::from_mins(1),
             probe: Duration::from_secs(3),
             request: Duration::from_mins(2),
             close: Duration::from_secs(2),

@@ -112,7 +112,7 @@ pub(crate) struct Pages<'a> {
     method: &'static str,
     key: &'static str,
     limits: &'a Limits,
-    pages: usize,
+    read: usize,
     cursors: HashSet<String>,
     items: Vec<Json>,
 }
@@ -124,7 +124,7 @@ impl<'a> Pages<'a> {
             method,
             key,
             limits,
-            pages: 0,
+            read: 0,
             cursors: HashSet::new(),
             items: Vec::new(),
         }
@@ -140,7 +140,7 @@ impl<'a> Pages<'a> {
             .ok_or_else(|| bad(format!("it has no {:?}", self.key)))?;
         let items: Vec<Json> = items.to().map_err(|error| bad(error.to_string()))?;
         self.items.extend(items);
-        self.pages += 1;
+        self.read += 1;
         if self.items.len() > self.limits.items {
             return Err(bad(format!("more than {} items", self.limits.items)));
         }
@@ -151,7 +151,7 @@ impl<'a> Pages<'a> {
         let Some(cursor) = next else {
             return Ok(None);
         };
-        if self.pages >= self.limits.pages {
+        if self.read >= self.limits.pages {
             return Err(bad(format!("more than {} pages", self.limits.pages)));
         }
         let params = json!({ "cursor": cursor }).to_string();

@@ -1,6 +1,6 @@
 //! Sign-in of servers that want one: OAuth 2.1 with PKCE, as the protocol's authorization chapter has it.
 //!
-//! The server's challenge leads to its metadata (RFC 9728), that to its authorization server (RFC 8414, OpenID Connect
+//! The server's challenge leads to its metadata (RFC 9728), that to its authorization server (RFC 8414, `OpenID` Connect
 //! discovery). A person agrees in a browser, the answer comes back to a port of this machine, and the token is kept in a
 //! file of mode 0600. A token is for one server (RFC 8707) and goes nowhere else.
 
@@ -114,7 +114,7 @@ impl SignIn {
             && kept.refresh.is_some()
         {
             match flow::refresh(kept).await {
-                Ok(tokens) => return Ok(self.keep(server, tokens)),
+                Ok(tokens) => return Ok(self.keep(server, &tokens)),
                 Err(why) => tracing::info!(why, "the sign-in cannot be renewed; a person is asked"),
             }
         }
@@ -129,12 +129,12 @@ impl SignIn {
             let url = ramen_redact::SafeUrl::from(server.clone()).to_string();
             ClientError::SignInFailed { url, why }
         })?;
-        Ok(self.keep(server, tokens))
+        Ok(self.keep(server, &tokens))
     }
 
-    fn keep(&self, server: &Url, tokens: Tokens) -> Secret {
+    fn keep(&self, server: &Url, tokens: &Tokens) -> Secret {
         let access = tokens.access.clone();
-        if let Err(error) = self.store.put(server, &tokens) {
+        if let Err(error) = self.store.put(server, tokens) {
             tracing::warn!(%error, "the sign-in is not kept; the next start asks again");
         }
         access

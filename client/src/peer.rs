@@ -30,6 +30,9 @@ const MAX_QUESTIONS: usize = 16;
 /// What a server asks a person by.
 pub(crate) const ELICIT: &str = "elicitation/create";
 
+/// What comes of a request.
+type Answer = Result<Json, ClientError>;
+
 /// A request to be asked.
 #[derive(Debug, Default)]
 pub(crate) struct Ask {
@@ -119,7 +122,7 @@ struct Table {
 }
 
 struct Waiting {
-    answer: oneshot::Sender<Result<Json, ClientError>>,
+    answer: oneshot::Sender<Answer>,
     progress: Option<mpsc::Sender<Progress>>,
 }
 
@@ -189,7 +192,7 @@ impl Peer {
 
     /// Begins to end the connection; everyone who waits hears of it.
     pub(crate) fn stop(&self) {
-        self.shared.end("it was closed".to_owned());
+        self.shared.end("it was closed");
         self.shared.wire.stop();
     }
 
@@ -245,14 +248,7 @@ impl Shared {
     fn register(
         self: &Arc<Self>,
         ask: Ask,
-    ) -> Result<
-        (
-            Outgoing,
-            oneshot::Receiver<Result<Json, ClientError>>,
-            Guard,
-        ),
-        ClientError,
-    > {
+    ) -> Result<(Outgoing, oneshot::Receiver<Answer>, Guard), ClientError> {
         let (sender, answer) = oneshot::channel();
         let mut table = self.table();
         if let Some(why) = &table.gone {
@@ -325,18 +321,18 @@ impl Shared {
                 }
             }
         }
-        self.end(why.unwrap_or_else(|| "the connection ended".to_owned()));
+        self.end(why.as_deref().unwrap_or("the connection ended"));
     }
 
     /// The first reason counts. Who waits is answered before `done` is said.
-    fn end(&self, why: String) {
+    fn end(&self, why: &str) {
         let waiting = {
             let mut table = self.table();
-            table.gone.get_or_insert_with(|| why.clone());
+            table.gone.get_or_insert_with(|| why.to_owned());
             std::mem::take(&mut table.waiting)
         };
         for (_, waiting) in waiting {
-            let _ = waiting.answer.send(Err(ClientError::gone(why.clone())));
+            let _ = waiting.answer.send(Err(ClientError::gone(why)));
         }
         self.done.cancel();
     }

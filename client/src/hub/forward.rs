@@ -81,8 +81,8 @@ impl Hub {
             Some(arguments) if arguments.get().starts_with('{') => arguments.get(),
             Some(_) => return Err(McpError::invalid_params("`arguments` must be an object")),
         };
-        let names = self.names();
-        let Some(Origin { server, name }) = names.find(&named.name).cloned() else {
+        let all = self.names();
+        let Some(Origin { server, name }) = all.find(&named.name).cloned() else {
             let code = match asked.era {
                 Era::Modern => code::INVALID_PARAMS,
                 Era::Legacy(_) => code::METHOD_NOT_FOUND,

@@ -26,7 +26,7 @@ impl Hub {
             .tools()
             .filter_map(|(name, tool)| answer::tool(&tool.definition, name, era))
             .collect();
-        self.list("tools", &tools)
+        list("tools", &tools)
     }
 
     /// `prompts/list`, under the names that they have here.
@@ -53,7 +53,7 @@ impl Hub {
             }
         }
         *lock(&self.inner.prompts) = known;
-        self.list("prompts", &prompts)
+        list("prompts", &prompts)
     }
 
     /// `resources/list`. What identifies a resource is its URI, which stays; of two with one URI the first counts.
@@ -71,7 +71,7 @@ impl Hub {
             }
         }
         *lock(&self.inner.resources) = known;
-        self.list("resources", &resources)
+        list("resources", &resources)
     }
 
     /// `resources/templates/list`.
@@ -80,13 +80,7 @@ impl Hub {
             .gather(method::TEMPLATES_LIST, "resourceTemplates")
             .await;
         let templates: Vec<_> = all.into_iter().flat_map(|(_, items)| items).collect();
-        self.list("resourceTemplates", &templates)
-    }
-
-    fn list(&self, member: &str, items: &Vec<Members>) -> Members {
-        let mut list = answer::single(member, items);
-        answer::uncached(&mut list);
-        list
+        list("resourceTemplates", &templates)
     }
 
     /// One list of every server that offers such a thing, in the order of their names. A server that fails is left out.
@@ -143,4 +137,10 @@ impl Hub {
         }
         readers
     }
+}
+
+fn list(member: &str, items: &[Members]) -> Members {
+    let mut list = answer::single(member, &items);
+    answer::uncached(&mut list);
+    list
 }

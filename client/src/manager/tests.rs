@@ -211,7 +211,7 @@ async fn failures_are_logged_and_skipped_and_cost_that_servers_tools_only() {
     );
     assert!(manager.client("unknown").await.is_err());
     // By default a server that never was there is not tried again.
-    tokio::time::advance(Duration::from_secs(3600)).await;
+    tokio::time::advance(Duration::from_hours(1)).await;
     assert_eq!(world.times("bad").len(), 1);
 }
 
@@ -406,7 +406,7 @@ async fn close_shuts_every_connected_server_down_and_supervision_with_it() {
     assert!(clients.values().all(|client| client.is_done()));
     assert!(manager.clients().is_empty());
     assert!(manager.inner.supervisors.is_empty());
-    tokio::time::sleep_until(Instant::now() + Duration::from_secs(3600)).await;
+    tokio::time::sleep_until(Instant::now() + Duration::from_hours(1)).await;
     assert_eq!(
         world.dialled(),
         ["a", "b"],
@@ -479,7 +479,7 @@ async fn close_at_any_moment_of_a_reconnect_leaves_nothing_connected() {
             }
         })
         .await;
-        tokio::time::advance(Duration::from_secs(600)).await;
+        tokio::time::advance(Duration::from_mins(10)).await;
         tokio::task::yield_now().await;
         assert_eq!(world.times("s").len(), dialled, "{moment}");
     }

@@ -8,7 +8,7 @@ use super::web::{get, shown, trusted};
 
 /// The server about itself (RFC 9728).
 #[derive(Debug, Deserialize)]
-pub(super) struct Resource {
+pub(super) struct Described {
     /// What tokens are for.
     pub(super) resource: Option<Url>,
     #[serde(default)]
@@ -17,7 +17,7 @@ pub(super) struct Resource {
     pub(super) scopes_supported: Option<Vec<String>>,
 }
 
-/// The authorization server about itself (RFC 8414, OpenID Connect discovery).
+/// The authorization server about itself (RFC 8414, `OpenID` Connect discovery).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Authority {
     pub(super) issuer: String,
@@ -49,30 +49,27 @@ pub(super) struct Found {
 /// Follows the challenge to the authorization server.
 pub(super) async fn find(server: &Url, challenge: &Challenge) -> Result<Found, String> {
     let described = describe(server, challenge).await?;
-    let (issuer, resource, scopes) = match described {
-        Some(described) => {
-            let resource = described
-                .resource
-                .ok_or_else(|| "the server's metadata names no resource".to_owned())?;
-            if !covers(&resource, server) {
-                return Err(format!(
-                    "the server's metadata is for {}, another server",
-                    shown(&resource)
-                ));
-            }
-            let issuer = described.authorization_servers.into_iter().next();
-            let issuer = issuer
-                .ok_or_else(|| "the server's metadata names no authorization server".to_owned())?;
-            (issuer, resource, described.scopes_supported)
+    let (issuer, resource, scopes) = if let Some(described) = described {
+        let resource = described
+            .resource
+            .ok_or_else(|| "the server's metadata names no resource".to_owned())?;
+        if !covers(&resource, server) {
+            let other = shown(&resource);
+            return Err(format!(
+                "the server's metadata is for {other}, another server"
+            ));
         }
+        let issuer = described.authorization_servers.into_iter().next();
+        let issuer = issuer
+            .ok_or_else(|| "the server's metadata names no authorization server".to_owned())?;
+        (issuer, resource, described.scopes_supported)
+    } else {
         // Servers of 2025-03-26 describe nothing: their authorization server is at their root.
-        None => {
-            let mut root = server.clone();
-            root.set_path("");
-            root.set_query(None);
-            let root = root.as_str().trim_end_matches('/').to_owned();
-            (root, server.clone(), None)
-        }
+        let mut root = server.clone();
+        root.set_path("");
+        root.set_query(None);
+        let root = root.as_str().trim_end_matches('/').to_owned();
+        (root, server.clone(), None)
     };
     let authority = authority(&issuer).await?;
     Ok(Found {
@@ -83,7 +80,7 @@ pub(super) async fn find(server: &Url, challenge: &Challenge) -> Result<Found, S
 }
 
 /// The server's own description, where its challenge or convention says.
-async fn describe(server: &Url, challenge: &Challenge) -> Result<Option<Resource>, String> {
+async fn describe(server: &Url, challenge: &Challenge) -> Result<Option<Described>, String> {
     if let Some(place) = &challenge.metadata {
         return get(place)
             .await?

@@ -78,7 +78,7 @@ fn read<T: DeserializeOwned>(url: &Url, answer: (StatusCode, Bytes)) -> Result<T
         let code = error["error"].as_str().unwrap_or_default();
         let code: String = code
             .chars()
-            .filter(|c| c.is_ascii_graphic())
+            .filter(char::is_ascii_graphic)
             .take(60)
             .collect();
         return Err(format!(

@@ -209,12 +209,14 @@ async fn progress_reaches_who_asked_for_it_and_nobody_else() {
     soon(client.call_tool_with("one", &no_args(), options))
         .await
         .unwrap();
+    let report = |progress, total, message: Option<&str>| ramen_client::Progress {
+        progress,
+        total,
+        message: message.map(str::to_owned),
+    };
     let first = reports.recv().await.unwrap();
-    assert_eq!(
-        (first.progress, first.total, first.message.as_deref()),
-        (1.0, Some(2.0), Some("half"))
-    );
-    assert_eq!(reports.recv().await.unwrap().progress, 2.0);
+    assert_eq!(first, report(1.0, Some(2.0), Some("half")));
+    assert_eq!(reports.recv().await.unwrap(), report(2.0, None, None));
     assert!(reports.recv().await.is_none());
 }
 

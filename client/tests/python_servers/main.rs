@@ -2,6 +2,8 @@
 //!
 //! Needs the Python of the test environment (`make setup`, or `RAMEN_TEST_PYTHON`); says SKIPPED where there is none.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod npm;
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ const SERVER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/python_servers/server.py"
 );
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what)

@@ -33,7 +33,11 @@ async fn a_published_typescript_server_answers_everything() {
     let client = soon(Client::connect("everything", &config, &Options::default()))
         .await
         .unwrap_or_else(|error| panic!("{}", error.chain()));
-    let names: Vec<_> = client.tools().iter().map(|tool| tool.name.clone()).collect();
+    let names: Vec<_> = client
+        .tools()
+        .iter()
+        .map(|tool| tool.name.clone())
+        .collect();
     assert!(names.iter().any(|name| name == "echo"), "{names:?}");
     let echoed = soon(client.call_tool("echo", &args(&json!({"message": "hello"})))).await;
     assert!(echoed.unwrap().contains("hello"));
@@ -44,7 +48,10 @@ async fn a_published_typescript_server_answers_everything() {
     let text = soon(client.read_resource(&resources[0].uri)).await.unwrap();
     assert!(!text.is_empty());
     let prompts = soon(client.list_prompts()).await.unwrap();
-    let simple = prompts.iter().find(|prompt| prompt.arguments.is_empty()).unwrap();
+    let simple = prompts
+        .iter()
+        .find(|prompt| prompt.arguments.is_empty())
+        .unwrap();
     let prompt = soon(client.get_prompt(&simple.name, &BTreeMap::new())).await;
     assert!(!prompt.unwrap().is_empty());
     soon(client.close()).await;

@@ -48,14 +48,13 @@ fn walk(
                         }
                     }
                     // Not schemas, but values that may look like one.
-                    ("const" | "enum" | "default" | "examples", _) => {}
+                    ("const" | "enum" | "default" | "examples" | ANNOTATION, _) => {}
                     // Names of properties here, too, but no longer a plain path.
                     ("patternProperties" | "$defs" | "definitions", Value::Object(schemas)) => {
                         for schema in schemas.values() {
                             walk(schema, false, false, names)?;
                         }
                     }
-                    (ANNOTATION, _) => {}
                     (_, value) => walk(value, false, false, names)?,
                 }
             }

@@ -92,7 +92,7 @@ impl Shared {
             Some(version) if !begins => {
                 headers.insert(VERSION, HeaderValue::from_static(version.as_str()));
                 if version.is_modern() {
-                    self.mirror(headers, message)?;
+                    mirror(headers, message)?;
                     None
                 } else {
                     self.state().session.clone()
@@ -168,27 +168,6 @@ impl Shared {
         request
     }
 
-    fn mirror(&self, headers: &mut http::HeaderMap, message: &Outgoing) -> Result<(), ClientError> {
-        let value = |text: &str| {
-            HeaderValue::from_str(&encode(text))
-                .map_err(|_| ClientError::answer(&message.method, "it cannot be sent in a header"))
-        };
-        headers.insert(METHOD, value(&message.method)?);
-        if let Some(name) = &message.name {
-            headers.insert(NAME, value(name)?);
-        }
-        for (name, text) in &message.headers {
-            let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| ClientError::answer(&message.method, "a header has no usable name"))?;
-            // It is encoded already.
-            let text = HeaderValue::from_str(text).map_err(|_| {
-                ClientError::answer(&message.method, "it cannot be sent in a header")
-            })?;
-            headers.insert(name, text);
-        }
-        Ok(())
-    }
-
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
         let response = self.dial.send(request).await.map_err(|error| match error {
             DialError::Connect(why) => ClientError::Connect {
@@ -215,4 +194,25 @@ impl Shared {
         }
         Ok(response)
     }
+}
+
+/// Repeats in headers what intermediaries of the modern era look at.
+fn mirror(headers: &mut http::HeaderMap, message: &Outgoing) -> Result<(), ClientError> {
+    let value = |text: &str| {
+        HeaderValue::from_str(&encode(text))
+            .map_err(|_| ClientError::answer(&message.method, "it cannot be sent in a header"))
+    };
+    headers.insert(METHOD, value(&message.method)?);
+    if let Some(name) = &message.name {
+        headers.insert(NAME, value(name)?);
+    }
+    for (name, text) in &message.headers {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| ClientError::answer(&message.method, "a header has no usable name"))?;
+        // It is encoded already.
+        let text = HeaderValue::from_str(text)
+            .map_err(|_| ClientError::answer(&message.method, "it cannot be sent in a header"))?;
+        headers.insert(name, text);
+    }
+    Ok(())
 }

@@ -78,6 +78,10 @@ fn kind(mut line: Vec<u8>) -> Line {
 
 /// Looks for the `id` of the outermost object in bytes that are not kept.
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a small machine that reads byte by byte"
+)]
 struct IdSearch {
     depth: u32,
     in_string: bool,
