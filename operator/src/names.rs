@@ -1,6 +1,11 @@
 //! Every name that is part of the operator's interface: variables, labels, annotations, ports, field
 //! managers, names of children.
 
+pub use ramen_crds::labels::{
+    COMPONENT_DEPLOY, COMPONENT_WORKER, HINTED_AT, LABEL_COMPONENT, LABEL_GROUP, LABEL_ZONE,
+    REQUESTED_AT,
+};
+
 /// Address and port of `/healthz`, `/readyz` and `/metrics` (`0.0.0.0:8080`).
 pub const LISTEN: &str = "RAMEN_OPERATOR_LISTEN";
 /// Address and port of the artifact endpoint, from which pods fetch layers (`0.0.0.0:8081`).
@@ -62,27 +67,12 @@ pub const OPERATOR: &str = "ramen-operator";
 pub const LABEL_NAME: &str = "app.kubernetes.io/name";
 /// The group.
 pub const LABEL_INSTANCE: &str = "app.kubernetes.io/instance";
-/// `worker` or `deploy`.
-pub const LABEL_COMPONENT: &str = "app.kubernetes.io/component";
 /// The operator.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The group.
-pub const LABEL_GROUP: &str = "ramen.dev/group";
-/// The zone.
-pub const LABEL_ZONE: &str = "ramen.dev/zone";
 /// On the pods of a Job: its name. Kubernetes writes it.
 pub const LABEL_JOB: &str = "batch.kubernetes.io/job-name";
-/// On an `McpGroup`: any new value makes the operator look at the source, and try again what failed.
-pub const REQUESTED_AT: &str = "ramen.dev/requested-at";
-/// On an `McpGroup`: a new value makes the operator look at the source. Written by a replica that does not
-/// hold the lease when a hook reaches it.
-pub const HINTED_AT: &str = "ramen.dev/hinted-at";
 /// On pods: changes when a Secret changes whose values are variables of the pods.
 pub const SECRETS_HASH: &str = "ramen.dev/secrets-hash";
-/// Component of worker pods.
-pub const COMPONENT_WORKER: &str = "worker";
-/// Component of deploy jobs.
-pub const COMPONENT_DEPLOY: &str = "deploy";
 
 /// gRPC of workers.
 pub const GRPC_PORT: u16 = 50051;

@@ -424,7 +424,9 @@ impl Children<'_> {
         });
         let differs = |old: &K, new: &K| {
             let mut old = old.clone();
-            old.meta_mut().resource_version = new.meta().resource_version.clone();
+            old.meta_mut()
+                .resource_version
+                .clone_from(&new.meta().resource_version);
             old != *new
         };
         self.follow(filling.fill(events, differs), K::kind(&()).into_owned());

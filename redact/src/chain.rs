@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Told(&'static str, Option<Box<Told>>);
+    struct Told(&'static str, Option<Box<Self>>);
 
     impl fmt::Display for Told {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

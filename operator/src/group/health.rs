@@ -124,7 +124,7 @@ impl Health {
             .filter(runs)
             .filter_map(|pod| self.sickness(pod));
         let first = sick.next()?;
-        (2 * (1 + sick.count()) > all).then(|| Failure {
+        (2 * (1 + sick.count()) > all).then_some(Failure {
             reason: Reason::HostCrashed,
             message: first,
             transient: false,

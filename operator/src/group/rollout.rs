@@ -30,7 +30,7 @@ use crate::names::child;
 use crate::pods::PodView;
 
 /// The least time after which a Deployment says that its pods do not come up.
-const MIN_OVERDUE: Duration = Duration::from_secs(60);
+const MIN_OVERDUE: Duration = Duration::from_mins(1);
 /// Reports that are remembered.
 const MAX_KNOWN: usize = 8;
 

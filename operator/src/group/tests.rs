@@ -10,7 +10,7 @@ use kube::api::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
-use super::validate::tests::group as sample;
+use super::validate::tests::group as validated_group;
 use super::*;
 use crate::testing::{Asked, Server, api, context};
 use crate::watches::Writers;
@@ -58,6 +58,12 @@ impl Kept {
     }
 }
 
+/// A group that asks no repository: what is told depends on the API server alone.
+fn sample(mut extra: Value) -> McpGroup {
+    extra["source"] = json!({"url": "https://git.example/team/tools", "suspend": true});
+    validated_group(extra)
+}
+
 struct Scene {
     ctx: Arc<Context>,
     server: Server,
@@ -90,7 +96,7 @@ impl Scene {
         reply: impl FnMut(&Asked) -> (u16, Value),
     ) -> (Result<Action, Error>, Vec<Asked>) {
         let guarded = Arc::new(kube::core::DeserializeGuard(Ok(group.clone())));
-        let run = reconcile(guarded, Arc::clone(&self.ctx));
+        let run = Box::pin(reconcile(guarded, Arc::clone(&self.ctx)));
         self.server.serve(run, reply).await
     }
 
@@ -167,7 +173,7 @@ async fn a_first_run_makes_the_children_and_says_what_it_waits_for_and_the_next_
     let status = scene.told();
     assert_eq!(status["observedGeneration"], 3);
     assert_eq!(condition(&status, "Ready")["status"], "False");
-    assert_eq!(condition(&status, "Reconciling")["status"], "True");
+    assert_eq!(condition(&status, "Stalled")["reason"], "Suspended");
     let key =
         scene.kept.objects.borrow()["/api/v1/namespaces/team-a/secrets/calc-mcp-keys"].clone();
     assert!(
@@ -208,7 +214,7 @@ async fn a_secret_that_is_missing_is_waited_for_and_the_group_goes_on_when_it_co
     let (ended, asked) = scene.run(&group).await;
     ended.unwrap();
     assert!(writes(&asked).contains(&"PATCH services/calc-default".to_owned()));
-    assert!(!scene.told().to_string().contains("Stalled"));
+    assert!(!scene.told().to_string().contains("SecretMissing"));
     // Its value is in nothing that was sent.
     for asked in &asked {
         let body = asked.body.to_string();
@@ -288,7 +294,7 @@ async fn ops14_conflicts_and_a_busy_server_are_errors_that_pass() {
         );
         let (ended, _) = scene.run(&group).await;
         ended.unwrap();
-        assert_eq!(condition(&scene.told(), "Ready")["reason"], "Resolving");
+        assert_eq!(condition(&scene.told(), "Ready")["reason"], "Suspended");
     }
 }
 
@@ -323,7 +329,7 @@ async fn a_group_that_is_being_removed_and_an_object_that_is_none_are_left_alone
         "metadata": {"name": "odd", "namespace": "team-a"}, "spec": {"source": 7},
     }))
     .unwrap();
-    let run = reconcile(Arc::new(none), Arc::clone(&scene.ctx));
+    let run = Box::pin(reconcile(Arc::new(none), Arc::clone(&scene.ctx)));
     let (ended, asked) = scene.server.serve(run, |_| Server::missing()).await;
     assert_eq!((ended.unwrap(), asked.len()), (Action::await_change(), 0));
 }

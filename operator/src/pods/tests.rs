@@ -49,11 +49,6 @@ impl Pods {
         self.put_pod(&group(), PodView::of(&pod(name, labels, status)));
     }
 
-    /// Notes a worker as it is.
-    pub(crate) fn show_worker(&self, pod: PodView) {
-        self.put_pod(&group(), pod);
-    }
-
     /// Notes a Job as if the watch had shown it.
     pub(crate) fn show_job(&self, name: &str, job: JobView) {
         self.put_job(&group(), name, job);

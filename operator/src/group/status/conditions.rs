@@ -5,13 +5,9 @@ use super::View;
 use crate::error::Error;
 use crate::group::Outcome;
 use crate::group::rollout::cut;
-
-pub(super) const READY: &str = "Ready";
-pub(super) const RECONCILING: &str = "Reconciling";
-pub(super) const STALLED: &str = "Stalled";
-pub(super) const SOURCE_FETCHED: &str = "SourceFetched";
-pub(super) const DEPLOYED: &str = "Deployed";
-pub(super) const WORKERS_AVAILABLE: &str = "WorkersAvailable";
+pub(super) use ramen_crds::labels::condition::{
+    DEPLOYED, READY, RECONCILING, SOURCE_FETCHED, STALLED, WORKERS_AVAILABLE,
+};
 
 /// Bytes of a message.
 const MAX_MESSAGE: usize = 1024;

@@ -242,6 +242,71 @@ async fn the_status_is_sent_by_its_own_manager_and_only_when_it_differs() {
     server.silent().await;
 }
 
+/// Writes the status of a state as it is, and tells the events that were sent.
+async fn announced(
+    ctx: &Context,
+    server: &mut Server,
+    group: &mut McpGroup,
+    state: &mut State,
+) -> Vec<(String, String)> {
+    let outcome = View::of(state).unwrap().outcome();
+    let key = GroupKey::new("team-a", "calc");
+    let (wrote, all) = server
+        .accept_all(write(ctx, group, &key, state, Ok(&outcome)))
+        .await;
+    wrote.unwrap();
+    group.status = state.status.clone();
+    let events = all.iter().filter(|asked| asked.path.ends_with("/events"));
+    let word = |asked: &crate::testing::Asked, field: &str| {
+        asked.body[field].as_str().unwrap_or_default().to_owned()
+    };
+    events
+        .map(|asked| (word(asked, "type"), word(asked, "reason")))
+        .collect()
+}
+
+#[tokio::test]
+async fn events_tell_of_transitions_and_of_nothing_else() {
+    let (client, mut server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let mut state = serving(zone(2, 2, None));
+    let mut group = group(json!({}));
+    let event = |kind: &str, reason: &str| (kind.to_owned(), reason.to_owned());
+    let told = announced(&ctx, &mut server, &mut group, &mut state).await;
+    assert_eq!(
+        told,
+        [event("Normal", "Serving"), event("Normal", "Deployed")]
+    );
+    assert_eq!(
+        announced(&ctx, &mut server, &mut group, &mut state).await,
+        []
+    );
+    // One pod of two: a warning, once; another message of the same reason is none.
+    for (ready, wanted) in [(1, vec![event("Warning", "PodsNotReady")]), (0, vec![])] {
+        state.zones = vec![zone(ready, 2, None)];
+        assert_eq!(
+            announced(&ctx, &mut server, &mut group, &mut state).await,
+            wanted
+        );
+    }
+    state.zones = vec![zone(2, 2, None)];
+    let validated = validated(json!({}), referenced());
+    deploy(
+        state.rollout.as_mut().unwrap(),
+        &validated,
+        "2",
+        "t2",
+        "failed",
+    );
+    assert_eq!(
+        announced(&ctx, &mut server, &mut group, &mut state).await,
+        [
+            event("Normal", "LastGoodServes"),
+            event("Warning", "ImportFailed")
+        ]
+    );
+}
+
 #[tokio::test]
 async fn a_group_that_was_removed_meanwhile_is_no_error() {
     let (client, mut server) = api();
