@@ -175,7 +175,7 @@ impl Pool {
                 match send(link).await {
                     Ok(reply) => return Ok((reply, place)),
                     Err(status) if was_never_sent(&status) => {
-                        last = Some(status.message().to_owned())
+                        last = Some(status.message().to_owned());
                     }
                     Err(status) => return Err(status),
                 }

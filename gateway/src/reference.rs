@@ -12,7 +12,7 @@ impl Reference {
         let mut bytes = [0_u8; 8];
         // Without randomness references repeat, which harms nobody.
         let _ = getrandom::fill(&mut bytes);
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(format!("{:016x}", u64::from_ne_bytes(bytes)))
     }
 
     /// Its text.

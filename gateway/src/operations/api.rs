@@ -57,7 +57,7 @@ impl Operations {
         }
     }
 
-    /// What the caller may use, as OpenAPI.
+    /// What the caller may use, as `OpenAPI`.
     async fn description(&self, context: &Context, method: &Method) -> Answer {
         if *method != Method::GET {
             return not_allowed("GET");
@@ -86,18 +86,15 @@ impl Operations {
         if parts.method == Method::GET && !served.descriptor.flags.read_only {
             return not_allowed("POST");
         }
-        let outcome = match self.admit(context, served).await {
-            Err(error) => Err(error),
-            Ok(()) => {
-                let input = match input(served, parts, body) {
-                    Ok(input) => input,
-                    Err(error) => return failed(&error, &id),
-                };
-                let outcome = self.invoke(context, served, input).await;
-                self.release(context, served, outcome).await
-            }
+        if let Err(error) = self.admit(context, served).await {
+            return failed(&error, &id);
+        }
+        let input = match input(served, parts, body) {
+            Ok(input) => input,
+            Err(error) => return failed(&error, &id),
         };
-        match outcome {
+        let outcome = self.invoke(context, served, input).await;
+        match self.release(context, served, outcome).await {
             Ok(_) if served.result.is_none() => answer::empty(StatusCode::NO_CONTENT),
             Ok(output) if output.json.len() <= self.gate.max_response => {
                 answer::json(StatusCode::OK, output.json.into())

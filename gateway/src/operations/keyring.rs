@@ -12,16 +12,19 @@ use crate::door::{Caller, Denied, Recheck, Verify};
 
 /// Keys with what each may do. No keys: nobody gets in.
 #[derive(Debug, Default)]
-pub struct Keyring(RwLock<Arc<Vec<(KeySet, Vec<String>)>>>);
+pub struct Keyring(RwLock<Arc<Grants>>);
+
+/// Keys, and what they may do.
+type Grants = Vec<(KeySet, Vec<String>)>;
 
 impl Keyring {
     /// From now on these keys are valid. A grant is an access (`groups:read`), all verbs of a resource
     /// (`groups:*`), a verb of all resources (`*:read`), or everything (`*:*`).
-    pub fn set(&self, keys: Vec<(KeySet, Vec<String>)>) {
+    pub fn set(&self, keys: Grants) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
 
-    fn now(&self) -> Arc<Vec<(KeySet, Vec<String>)>> {
+    fn now(&self) -> Arc<Grants> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -181,7 +181,7 @@ impl Operations {
             // Says what is wrong with the name.
             return replied(self.server(Vec::new()).step(message, connection));
         };
-        let server = self.server(vec![Arc::clone(served)]);
+        let alone = self.server(vec![Arc::clone(served)]);
         let call = ToolCall {
             id: request.id.clone(),
             era,
@@ -191,28 +191,25 @@ impl Operations {
             log_level: None,
             trace: None,
         };
-        let outcome = match self.admit(context, served).await {
-            Err(error) => Err(error),
-            Ok(()) => {
-                let input = match server.step(message, connection) {
-                    Step::CallTool(call) => serde_json::from_slice::<Value>(&call.arguments),
-                    // The arguments do not fit: nothing ran.
-                    step => return replied(step),
-                };
-                let outcome = match input {
-                    Ok(input) => self.invoke(context, served, input).await,
-                    Err(error) => Err(OpError::Internal(error.to_string().into())),
-                };
-                self.release(context, served, outcome).await
-            }
-        };
         let id = &served.descriptor.id;
-        let reply = match outcome {
-            Ok(output) => server.tool_reply(&call, Outcome::Json(output.json.as_bytes())),
-            Err(error) => refused(&server, &call, &error, id),
+        if let Err(error) = self.admit(context, served).await {
+            return refused(&alone, &call, &error, id);
+        }
+        let input = match alone.step(message, connection) {
+            Step::CallTool(call) => serde_json::from_slice::<Value>(&call.arguments),
+            // The arguments do not fit: nothing ran.
+            step => return replied(step),
+        };
+        let outcome = match input {
+            Ok(input) => self.invoke(context, served, input).await,
+            Err(error) => Err(OpError::Internal(error.to_string().into())),
+        };
+        let reply = match self.release(context, served, outcome).await {
+            Ok(output) => alone.tool_reply(&call, Outcome::Json(output.json.as_bytes())),
+            Err(error) => refused(&alone, &call, &error, id),
         };
         if reply.len() > self.gate.max_response {
-            return refused(&server, &call, &OpError::TooLarge(reply.len()), id);
+            return refused(&alone, &call, &OpError::TooLarge(reply.len()), id);
         }
         reply
     }
@@ -224,7 +221,7 @@ impl Operations {
             list_ttl_ms: 0,
             public_lists: false,
         };
-        let catalog = Tools {
+        let catalog = Chosen {
             info: self.info.clone(),
             instructions: self.instructions.clone(),
             tools: served.iter().map(|served| served.tool.clone()).collect(),
@@ -260,14 +257,14 @@ fn replied(step: Step) -> Bytes {
 }
 
 /// Some of the operations, as a server of MCP sees them.
-struct Tools {
+struct Chosen {
     info: Implementation,
     instructions: String,
     served: Vec<Arc<Served>>,
     tools: Vec<Tool>,
 }
 
-impl Catalog for Tools {
+impl Catalog for Chosen {
     fn server_info(&self) -> &Implementation {
         &self.info
     }

@@ -1,4 +1,4 @@
-//! The JSON API described: OpenAPI 3.1, made of the same descriptors that are served.
+//! The JSON API described: `OpenAPI` 3.1, made of the same descriptors that are served.
 
 use std::sync::Arc;
 

@@ -83,160 +83,201 @@ pub fn descriptors(
         groups,
         recent,
     };
-    let list = |name: &str| {
-        let properties = json!({ name: { "type": "array", "items": { "type": "object" } } });
-        json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
-    };
-    let any = json!({ "type": "object" });
-    let changes = Flags {
-        idempotent: true,
-        ..Flags::default()
-    };
-    let takes = Flags {
-        destructive: true,
-        ..Flags::default()
-    };
-    let mut all = Vec::new();
-    let mut add =
-        |id: &str, summary: &str, access: &str, input: Value, result: &Value, flags, run| {
-            all.push(Descriptor {
-                id: id.to_owned(),
-                summary: summary.to_owned(),
-                access: Access::new(access),
-                input,
-                result: result.clone(),
-                flags,
-                invoke: Some(run),
-            });
-        };
-    let reads = Flags::READS;
-    add(
-        "groups.list",
-        "Lists all groups with their state in brief.",
-        "groups:read",
-        input::nothing(),
-        &list("groups"),
-        reads,
-        parts.run(
-            |parts, _, _| async move { Ok(json!({ "groups": parts.platform.groups().await? })) },
-        ),
-    );
-    add(
-        "groups.get",
-        "Shows one group: revisions, state, packages.",
-        "groups:read",
-        group_only(),
-        &any,
-        reads,
-        parts.run(|parts, _, input| async move { parts.platform.group(&group_of(&input)?).await }),
-    );
-    add(
-        "groups.errors",
-        "Lists what is wrong with the revision of a group that was tried last.",
-        "groups:read",
-        group_only(),
-        &list("errors"),
-        reads,
-        parts.run(|parts, _, input| async move {
+    let mut all = parts.that_read();
+    all.extend(parts.that_change());
+    all
+}
+
+/// What changes something, and doing it twice is doing it once.
+const CHANGES: Flags = Flags {
+    read_only: false,
+    destructive: false,
+    idempotent: true,
+    agent_session: false,
+};
+/// What takes something away.
+const TAKES: Flags = Flags {
+    destructive: true,
+    idempotent: false,
+    ..CHANGES
+};
+
+/// The schema of a result that is a list of objects.
+fn list_of(name: &str) -> Value {
+    let properties = json!({ name: { "type": "array", "items": { "type": "object" } } });
+    json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
+}
+
+fn reading(
+    id: &str,
+    summary: &str,
+    access: &str,
+    input: Value,
+    result: Value,
+    run: Invoke,
+) -> Descriptor {
+    Descriptor {
+        id: id.to_owned(),
+        summary: summary.to_owned(),
+        access: Access::new(access),
+        input,
+        result,
+        flags: Flags::READS,
+        invoke: Some(run),
+    }
+}
+
+fn changing(
+    id: &str,
+    summary: &str,
+    access: &str,
+    input: Value,
+    flags: Flags,
+    run: Invoke,
+) -> Descriptor {
+    Descriptor {
+        id: id.to_owned(),
+        summary: summary.to_owned(),
+        access: Access::new(access),
+        input,
+        result: json!({ "type": "object" }),
+        flags,
+        invoke: Some(run),
+    }
+}
+
+const READ: &str = "groups:read";
+const WRITE: &str = "groups:write";
+
+impl Parts {
+    fn that_read(&self) -> Vec<Descriptor> {
+        let groups = self.run(|parts, _, _| async move {
+            Ok(json!({ "groups": parts.platform.groups().await? }))
+        });
+        let group = self
+            .run(|parts, _, input| async move { parts.platform.group(&group_of(&input)?).await });
+        let errors = self.run(|parts, _, input| async move {
             Ok(json!({ "errors": parts.platform.errors(&group_of(&input)?).await? }))
-        }),
-    );
-    add(
-        "groups.events",
-        "Lists what happened to a group lately, newest first.",
-        "groups:read",
-        group_only(),
-        &list("events"),
-        reads,
-        parts.run(|parts, _, input| async move {
+        });
+        let events = self.run(|parts, _, input| async move {
             Ok(json!({ "events": parts.platform.events(&group_of(&input)?).await? }))
-        }),
-    );
-    add(
-        "tools.list",
-        "Lists the tools that a group serves now.",
-        "groups:read",
-        group_only(),
-        &list("tools"),
-        reads,
-        parts.run(|parts, _, input| async move {
+        });
+        let listed = self.run(|parts, _, input| async move {
             Ok(json!({ "tools": tools(&parts.groups, &group_of(&input)?).await? }))
-        }),
-    );
-    add(
-        "calls.recent",
-        "Lists calls of late, newest first: who, what, how it ended. Arguments and results are not kept.",
-        "calls:read",
-        optional_group(),
-        &list("calls"),
-        reads,
-        parts.run(|parts, _, input| async move {
+        });
+        let calls = self.run(|parts, _, input| async move {
             let group = input.get("group").map(|_| group_of(&input)).transpose()?;
             Ok(json!({ "calls": parts.recent.newest(group.as_ref(), limit_of(&input)) }))
-        }),
-    );
-    add(
-        "groups.deploy",
-        "Serves a branch, tag or commit of the group's repository. A revision that does not load never replaces the one that serves.",
-        "groups:write",
-        deploy(),
-        &any,
-        changes,
-        parts.run(|parts, context, input| async move {
+        });
+        vec![
+            reading(
+                "groups.list",
+                "Lists all groups with their state in brief.",
+                READ,
+                input::nothing(),
+                list_of("groups"),
+                groups,
+            ),
+            reading(
+                "groups.get",
+                "Shows one group: revisions, state, packages.",
+                READ,
+                group_only(),
+                json!({ "type": "object" }),
+                group,
+            ),
+            reading(
+                "groups.errors",
+                "Lists what is wrong with the revision of a group that was tried last.",
+                READ,
+                group_only(),
+                list_of("errors"),
+                errors,
+            ),
+            reading(
+                "groups.events",
+                "Lists what happened to a group lately, newest first.",
+                READ,
+                group_only(),
+                list_of("events"),
+                events,
+            ),
+            reading(
+                "tools.list",
+                "Lists the tools that a group serves now.",
+                READ,
+                group_only(),
+                list_of("tools"),
+                listed,
+            ),
+            reading(
+                "calls.recent",
+                "Lists calls of late, newest first: who, what, how it ended. Arguments and results are not kept.",
+                "calls:read",
+                optional_group(),
+                list_of("calls"),
+                calls,
+            ),
+        ]
+    }
+
+    fn that_change(&self) -> Vec<Descriptor> {
+        let deploys = self.run(|parts, context, input| async move {
             let reference = input["ref"].as_str().unwrap_or_default().to_owned();
             parts
                 .change(&context, &input, Change::Deploy { reference })
                 .await
-        }),
-    );
-    for (id, summary, flags, change) in [
-        (
-            "groups.rollback",
-            "Serves the revision that served before.",
-            takes,
-            Change::Rollback,
-        ),
-        (
-            "groups.suspend",
-            "Stops looking at the source of a group; what serves goes on.",
-            changes,
-            Change::Suspend,
-        ),
-        (
-            "groups.resume",
-            "Looks at the source of a group again.",
-            changes,
-            Change::Resume,
-        ),
-    ] {
-        add(
-            id,
-            summary,
-            "groups:write",
-            group_only(),
-            &any,
-            flags,
-            parts.run(move |parts, context, input| {
+        });
+        let one = |change: Change| {
+            self.run(move |parts, context, input| {
                 let change = change.clone();
                 async move { parts.change(&context, &input, change).await }
-            }),
-        );
+            })
+        };
+        vec![
+            changing(
+                "groups.deploy",
+                "Serves a branch, tag or commit of the group's repository. A revision that does not load never replaces the one that serves.",
+                WRITE,
+                deploy(),
+                CHANGES,
+                deploys,
+            ),
+            changing(
+                "groups.rollback",
+                "Serves the revision that served before.",
+                WRITE,
+                group_only(),
+                TAKES,
+                one(Change::Rollback),
+            ),
+            changing(
+                "groups.suspend",
+                "Stops looking at the source of a group; what serves goes on.",
+                WRITE,
+                group_only(),
+                CHANGES,
+                one(Change::Suspend),
+            ),
+            changing(
+                "groups.resume",
+                "Looks at the source of a group again.",
+                WRITE,
+                group_only(),
+                CHANGES,
+                one(Change::Resume),
+            ),
+            changing(
+                "keys.rotate",
+                "Makes a new key for the callers of a group; the old one opens nothing any more. The key itself is not shown.",
+                "keys:write",
+                group_only(),
+                TAKES,
+                one(Change::RotateKeys),
+            ),
+        ]
     }
-    add(
-        "keys.rotate",
-        "Makes a new key for the callers of a group; the old one opens nothing any more. The key itself is not shown.",
-        "keys:write",
-        group_only(),
-        &any,
-        takes,
-        parts.run(|parts, context, input| async move {
-            parts.change(&context, &input, Change::RotateKeys).await
-        }),
-    );
-    all
-}
 
-impl Parts {
     fn run<F>(&self, run: impl Fn(Self, Context, Value) -> F + Send + Sync + 'static) -> Invoke
     where
         F: Future<Output = Result<Value, OpError>> + Send + 'static,

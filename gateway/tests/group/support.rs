@@ -242,7 +242,8 @@ impl Events {
             if let Some((event, rest)) = self.kept.split_once("\n\n") {
                 let line = event.lines().find_map(|line| line.strip_prefix("data: "));
                 let message = line.map(|line| serde_json::from_str(line).unwrap());
-                self.kept = rest.to_owned();
+                let rest = rest.to_owned();
+                self.kept = rest;
                 match message {
                     Some(message) => return Some(message),
                     None => continue,
