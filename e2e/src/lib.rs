@@ -32,7 +32,7 @@ pub use http::{Answer, request};
 pub use images::name_image;
 pub use load::{Load, Outcome};
 pub use namespace::{Namespace, with_temp_ns};
-pub use operator::{Account, Operator, crd};
+pub use operator::{Account, Operator, crd, port};
 pub use probe::Probe;
 pub use proxy::{Fault, Proxy, Request};
 pub use reach::{Cluster, Tier};

@@ -8,6 +8,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 
@@ -297,16 +298,25 @@ pub(crate) fn binary(name: &str) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// Ports that nobody listens on now. Another process may take one before it is used; a start then fails and says so.
-fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
-    let mut held = Vec::new();
-    let mut ports = [0; N];
-    for port in &mut ports {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        *port = listener.local_addr()?.port();
-        held.push(listener);
+/// A port that nobody listens on now, and that stays free while its server is down: below those that the system gives to
+/// connections. Two tests begin to look at different places.
+///
+/// # Errors
+/// When none of a thousand is free.
+pub fn port() -> anyhow::Result<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = u16::try_from(std::process::id() * 32 % 20_000)?;
+    for _ in 0..1000 {
+        let port = 10_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return Ok(port);
+        }
     }
-    Ok(ports)
+    bail!("no port is free")
+}
+
+fn free_ports() -> anyhow::Result<[u16; 3]> {
+    Ok([port()?, port()?, port()?])
 }
 
 impl Namespace {

@@ -219,9 +219,9 @@ impl Edits {
 
     fn pods(&mut self, spec: &mut Value) {
         let worker = &mut spec["worker"];
-        let labels = self.one(&[json!({}), json!({ "team": "noodles" })]);
+        let labels = self.one(&[Value::Null, json!({ "team": "noodles" })]);
         let notes = self.one(&[
-            json!({}),
+            Value::Null,
             json!({ "note": "hot" }),
             json!({ "note": "cold" }),
         ]);
@@ -234,6 +234,7 @@ fn set(of: &mut Value, field: &str, value: Value) {
     match of.as_object_mut() {
         Some(fields) if value.is_null() => drop(fields.remove(field)),
         Some(fields) => drop(fields.insert(field.to_owned(), value)),
+        None if value.is_null() => {}
         None => *of = json!({ field: value }),
     }
 }
