@@ -99,10 +99,10 @@ impl GitHost {
             -> anyhow::Result<(Server, BTreeMap<&'static str, String>, Option<String>)>,
     ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let served = folder.path().join("served");
-        fs::create_dir(&served)?;
-        let repo = Repo::init(&served.join(REPOSITORY))?;
-        let (server, secret, authority) = serve(&served)?;
+        let root = folder.path().join("served");
+        fs::create_dir(&root)?;
+        let repo = Repo::init(&root.join(REPOSITORY))?;
+        let (server, secret, authority) = serve(&root)?;
         Ok(Self {
             repo,
             server,

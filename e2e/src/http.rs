@@ -1,5 +1,7 @@
 //! HTTP as a program of the cluster speaks it: one request, one connection, no TLS.
 
+use std::fmt::Write as _;
+
 use anyhow::{Context as _, bail, ensure};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -49,7 +51,8 @@ pub async fn request(
         body.len()
     );
     for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        // Writing to a String cannot fail.
+        let _ = write!(head, "{name}: {value}\r\n");
     }
     head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await?;

@@ -127,8 +127,11 @@ impl Files {
             let mounts = container.volume_mounts.iter().flatten();
             let below = mounts.filter_map(|mount| {
                 let rest = text.strip_prefix(&mount.mount_path)?;
-                (rest.is_empty() || rest.starts_with('/'))
-                    .then(|| (mount.mount_path.len(), mount, rest))
+                (rest.is_empty() || rest.starts_with('/')).then_some((
+                    mount.mount_path.len(),
+                    mount,
+                    rest,
+                ))
             });
             below.max_by_key(|(length, ..)| *length)
         });

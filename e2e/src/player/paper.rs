@@ -99,9 +99,9 @@ pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Resu
     match outcome {
         Outcome::Report(report) => {
             let token = token(stage, pod).await?;
-            let taken = hand_over(&url, &token, &report).await;
+            let accepted = hand_over(&url, &token, &report).await;
             tell(told::State::Ended {
-                code: i32::from(!taken),
+                code: i32::from(!accepted),
             })
             .await
         }

@@ -1,6 +1,7 @@
 //! Certificates of test servers, made with `openssl`.
 
 use std::{
+    fmt::Write as _,
     fs, io,
     net::IpAddr,
     path::{Path, PathBuf},
@@ -56,7 +57,8 @@ impl Authority {
         request("/CN=localhost", "server.key", "server.csr", &[])?;
         let mut names = "DNS:localhost,IP:127.0.0.1,IP:::1".to_owned();
         for address in addresses {
-            names.push_str(&format!(",IP:{address}"));
+            // Writing to a String cannot fail.
+            let _ = write!(names, ",IP:{address}");
         }
         fs::write(
             at("extensions"),

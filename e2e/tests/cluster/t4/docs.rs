@@ -125,6 +125,8 @@ async fn day_two_can_be_done_as_it_is_written() {
             ("-n NS", &format!("-n {}", namespace.name)),
             ("-n ramen-system", &format!("-n {}", namespace.name)),
             ("rmg G", "rmg library"),
+            ("status G", "status library"),
+            ("status -A", &format!("status -n {}", namespace.name)),
             ("group=G", "group=library"),
             ("G-mcp-keys", "library-mcp-keys"),
             ("<40 hex digits>", &first),
@@ -133,7 +135,15 @@ async fn day_two_can_be_done_as_it_is_written() {
         ])?;
 
         let see = blocks("day-2.md", "See")?;
-        let seen = shell.run(&see[0]).await?;
+        // All but the one that does not end.
+        let status: Vec<&str> = see[0]
+            .lines()
+            .filter(|line| !line.contains("--watch"))
+            .collect();
+        assert_eq!(status.len(), 2, "{see:?}");
+        let told = shell.run(&status.join("\n")).await?;
+        assert!(told.contains("library") && told.contains(&first), "{told}");
+        let seen = shell.run(&see[1]).await?;
         assert!(
             seen.contains("READY") && seen.contains("library-default-") && seen.contains("Serving"),
             "{seen}"

@@ -50,6 +50,25 @@ fn reasons(group: &McpGroup) -> Vec<(Option<&str>, &str)> {
         .collect()
 }
 
+/// Loads in a deploy job, and ends its process in a worker.
+const CRASH: &str = "
+import os
+if os.path.exists('/run/ramen/keys'):
+    os._exit(3)
+
+def greet(name):
+    return 'never'
+";
+
+/// Where the source's ref points.
+fn observed(group: &McpGroup) -> &str {
+    let status = group.status.as_ref();
+    let revision = status.and_then(|status| status.revision.as_ref());
+    revision
+        .and_then(|revision| revision.observed.as_deref())
+        .unwrap_or_default()
+}
+
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn pushes_good_and_bad_and_ways_back_lose_no_call_and_no_pod() {
@@ -95,29 +114,12 @@ async fn pushes_good_and_bad_and_ways_back_lose_no_call_and_no_pod() {
         }
 
         // One that deploys and does not come up in the workers is taken back.
-        let crash = "
-import os
-if os.path.exists('/run/ramen/keys'):
-    os._exit(3)
-
-def greet(name):
-    return 'never'
-";
         let fourth = git.push(&tool(
             "greet",
             &json!({ "name": { "type": "string" } }),
-            crash,
+            CRASH,
         ))?;
         group.look("four").await?;
-        let observed = |group: &McpGroup| {
-            let revision = group
-                .status
-                .as_ref()
-                .and_then(|status| status.revision.as_ref());
-            revision
-                .and_then(|revision| revision.observed.clone())
-                .unwrap_or_default()
-        };
         let status = group
             .until(|group| refused(group) && observed(group).ends_with(&fourth))
             .await?;
