@@ -77,7 +77,10 @@ impl OauthArgs {
     /// Signs in as these flags say.
     fn tune(&self, options: &mut ramen_client::Options) {
         let open = !self.no_browser;
-        let show = move |address: &url::Url| crate::servers::browse(address, open);
+        let show = move |address: &url::Url| {
+            crate::servers::browse(address, open);
+            Ok(())
+        };
         let file = self.token_file.as_ref().filter(|file| !file.is_empty());
         let kept = options.sign_in.take();
         let sign_in = match (file, kept) {

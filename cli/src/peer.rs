@@ -98,7 +98,10 @@ impl Peer {
             let params = cursor
                 .as_ref()
                 .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let page = match (self.request(&method, &params.to_string()).await, &self.server) {
+            let page = match (
+                self.request(&method, &params.to_string()).await,
+                &self.server,
+            ) {
                 // What a server of others does not have is an empty list.
                 (Err(_), Server::Other(other)) if !other.offers(kind) => return Ok(items),
                 (page, _) => page?,

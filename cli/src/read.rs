@@ -109,10 +109,10 @@ impl Piece {
             }
             // A terminal would take bytes for commands.
             Self::Bytes { data, kind } if std::io::stdout().is_terminal() => {
+                let bytes = data.len();
                 output::line(&format!(
-                    "[{kind}, {} bytes; send them to a file with `>`]",
-                    data.len()
-                ))
+                    "[{kind}, {bytes} bytes; send them to a file with `>`]"
+                ));
             }
             Self::Bytes { data, .. } => output::raw(data),
         }

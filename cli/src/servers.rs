@@ -94,7 +94,12 @@ pub(crate) fn options(timeout: Duration) -> Options {
         folder(names::XDG_STATE_HOME, ".local/state").map(|dir| dir.join("mcp-tokens.json"));
     let mut options = Options {
         cache: cache(),
-        sign_in: tokens.map(|file| SignIn::new(file, |address| browse(address, true))),
+        sign_in: tokens.map(|file| {
+            SignIn::new(file, |address| {
+                browse(address, true);
+                Ok(())
+            })
+        }),
         ..Options::default()
     };
     options.limits.request = timeout;
@@ -102,7 +107,7 @@ pub(crate) fn options(timeout: Duration) -> Options {
 }
 
 /// Shows the address where a person signs in, and opens it where there is a browser.
-pub(crate) fn browse(address: &Url, open: bool) -> Result<(), String> {
+pub(crate) fn browse(address: &Url, open: bool) {
     output::note(&format!("sign in here: {address}"));
     if open {
         let program = if cfg!(target_os = "macos") {
@@ -121,7 +126,6 @@ pub(crate) fn browse(address: &Url, open: bool) -> Result<(), String> {
             std::thread::spawn(move || child.wait());
         }
     }
-    Ok(())
 }
 
 /// What servers advertised last.

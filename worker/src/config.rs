@@ -328,7 +328,8 @@ impl Config {
         });
         let store = store
             .with_bucket(store_bucket.as_deref())
-            .unwrap_or_else(|(store, fault)| {
+            .unwrap_or_else(|refused| {
+                let (store, fault) = *refused;
                 reader.0.push(fault);
                 store
             });

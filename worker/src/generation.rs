@@ -26,8 +26,8 @@ use crate::hosts::{CallOptions, HostEvent, Reply, ReplyStatus};
 use crate::metrics::{CallOutcome, Metrics};
 use crate::{packages, telemetry};
 
-pub use manager::{Manager, NotLoaded, ReloadError};
 pub(crate) use manager::Setting;
+pub use manager::{Manager, NotLoaded, ReloadError};
 
 /// One loaded revision.
 pub struct Generation {
@@ -186,7 +186,8 @@ impl Generation {
             }
             Err(_) if deadline < ours => (CallOutcome::Deadline, Err(Lost::Deadline)),
             Err(_) => {
-                self.failures.tell(self.label(package), "TimeoutError", None);
+                self.failures
+                    .tell(self.label(package), "TimeoutError", None);
                 (CallOutcome::Deadline, Ok(End::Overdue(limit)))
             }
         };

@@ -61,7 +61,7 @@ impl StoreAt {
     }
 
     /// The same with a bucket before the endpoint; with a fault, as it was.
-    pub(crate) fn with_bucket(self, address: Option<&str>) -> Result<Self, (Self, String)> {
+    pub(crate) fn with_bucket(self, address: Option<&str>) -> Result<Self, Box<(Self, String)>> {
         let Some(address) = address.filter(|address| !address.is_empty()) else {
             return Ok(self);
         };
@@ -79,9 +79,9 @@ impl StoreAt {
             }),
             (folder @ Self::Folder(_), Ok(_)) => {
                 let fault = format!("{name}: {} is a folder already", names::STORE);
-                Err((folder, fault))
+                Err(Box::new((folder, fault)))
             }
-            (store, Err(fault)) => Err((store, format!("{name}: {fault}"))),
+            (store, Err(fault)) => Err(Box::new((store, format!("{name}: {fault}")))),
         }
     }
 

@@ -59,10 +59,10 @@ impl Lines {
         }
         let lines = header.into_iter().chain([row]).map(|row| {
             let cells = row.iter().zip(&self.widths).skip(self.from);
-            let line: String = cells
-                .map(|(cell, width)| format!("{cell:width$}   "))
+            let cells: Vec<String> = cells
+                .map(|(cell, width)| format!("{cell:width$}"))
                 .collect();
-            line.trim_end().to_owned()
+            cells.join("   ").trim_end().to_owned()
         });
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -216,8 +216,8 @@ fn packages(detail: &Detail) -> String {
 /// The errors list, each entry with what to do.
 fn errors(detail: &Detail, colour: bool) -> String {
     let mut lines = Vec::new();
-    for Entry { entry, fix, see } in &detail.errors {
-        let place = match (&entry.path, entry.line, &entry.package) {
+    for Entry { told, fix, see } in &detail.errors {
+        let place = match (&told.path, told.line, &told.package) {
             (Some(path), Some(line), _) => format!("{path}:{line}: "),
             (Some(path), None, _) => format!("{path}: "),
             (None, _, Some(package)) => format!("{package}: "),
@@ -226,8 +226,8 @@ fn errors(detail: &Detail, colour: bool) -> String {
         let word = paint(colour, Colour::Red, "error");
         lines.push(format!(
             "{word} {place}{}: {}",
-            entry.reason,
-            one_line(&entry.message)
+            told.reason,
+            one_line(&told.message)
         ));
         let see = see
             .as_ref()

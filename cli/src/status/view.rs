@@ -64,7 +64,7 @@ pub(super) struct Detail {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
     #[serde(flatten)]
-    pub(super) entry: ErrorEntry,
+    pub(super) told: ErrorEntry,
     pub(super) fix: &'static str,
     /// Where the page of errors has the reason; nothing for a reason that this program does not know.
     pub(super) see: Option<String>,
@@ -241,7 +241,7 @@ impl Entry {
         let reason: Reason =
             serde_json::from_value(entry.reason.clone().into()).unwrap_or(Reason::Unknown);
         Self {
-            entry: entry.clone(),
+            told: entry.clone(),
             fix: reason.fix(),
             see: (reason != Reason::Unknown)
                 .then(|| format!("{ERRORS_PAGE}#{}", entry.reason.to_lowercase())),

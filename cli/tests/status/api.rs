@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// A hang guard, never a measure.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// What is answered to the requests whose path and query begin so.
 pub(crate) enum Answer {

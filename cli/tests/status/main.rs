@@ -21,7 +21,10 @@ fn the_exit_code_says_whether_all_groups_are_ready() {
         group("good", "True", "serves", "1"),
         group("bad", "False", "the Secret `keys` is missing", "2"),
     );
-    let api = Api::start(vec![(GROUPS, once(list("McpGroupList", &[good.clone()])))]);
+    let api = Api::start(vec![(
+        GROUPS,
+        once(list("McpGroupList", std::slice::from_ref(&good))),
+    )]);
     let ran = api.run(&[]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.starts_with("NAME   READY   REASON"), "{ran:?}");

@@ -24,7 +24,10 @@ struct Quota {
 impl Quota {
     /// Whether a line may be written now; if so, how many were left out before it.
     fn take(&mut self, now: Instant) -> Option<u64> {
-        if self.began.is_none_or(|began| now.duration_since(began) >= SPAN) {
+        if self
+            .began
+            .is_none_or(|began| now.duration_since(began) >= SPAN)
+        {
             (self.began, self.lines) = (Some(now), 0);
         }
         if self.lines >= LINES {
@@ -45,18 +48,33 @@ impl Failures {
         let place = place.map(String::from_utf8_lossy);
         let place = place.as_deref();
         let left_out = (left_out > 0).then_some(left_out);
-        tracing::warn!(package, exception = kind, place, left_out, "a call failed in its code");
+        tracing::warn!(
+            package,
+            exception = kind,
+            place,
+            left_out,
+            "a call failed in its code"
+        );
     }
 }
 
 /// `ValueError` of `ValueError: message`. What is no name of a class is not repeated.
 pub(super) fn kind_of(text: &[u8]) -> Cow<'_, str> {
-    let end = text.iter().position(|byte| *byte == b':').unwrap_or(text.len());
+    let end = text
+        .iter()
+        .position(|byte| *byte == b':')
+        .unwrap_or(text.len());
     let name = String::from_utf8_lossy(text.get(..end).unwrap_or_default());
     let fits = name.len() <= 128
         && !name.is_empty()
-        && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-    if fits { name } else { Cow::Borrowed("Exception") }
+        && name
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    if fits {
+        name
+    } else {
+        Cow::Borrowed("Exception")
+    }
 }
 
 #[cfg(test)]

@@ -391,7 +391,7 @@ fn a_bucket_stands_before_an_endpoint_only() {
         assert_eq!(endpoint.clone().with_bucket(none), Ok(endpoint.clone()));
     }
     for wrong in ["layers", "http://x", "s3://"] {
-        let (kept, fault) = endpoint.clone().with_bucket(Some(wrong)).unwrap_err();
+        let (kept, fault) = *endpoint.clone().with_bucket(Some(wrong)).unwrap_err();
         assert_eq!(kept, endpoint);
         assert!(fault.starts_with(names::STORE_BUCKET), "{fault}");
     }

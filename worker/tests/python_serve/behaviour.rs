@@ -127,14 +127,21 @@ async fn a_failed_call_is_a_line_of_the_log_with_its_place_and_without_what_was_
         .tool("digs", &input, source)
         .file("tools/digs/utils/deep.py", helper)
         .tool("later", &input, later)
-        .resource("sick", "sick://one", "text/plain", "def run():\n    raise OSError(5, 'x')\n");
+        .resource(
+            "sick",
+            "sick://one",
+            "text/plain",
+            "def run():\n    raise OSError(5, 'x')\n",
+        );
     each_python(async |python| {
         let served = Setup::new(python).serve(&group).await;
         let client = served.client().await;
         for tool in ["digs", "later"] {
             client.error(tool, json!({"text": "what-was-sent"})).await;
         }
-        client.rpc("resources/read", json!({"uri": "sick://one"})).await;
+        client
+            .rpc("resources/read", json!({"uri": "sick://one"}))
+            .await;
         for (package, exception, place) in [
             // The last line of the author's own code, not the library's.
             ("tools/digs", "JSONDecodeError", "utils/deep.py, line 4"),
@@ -143,11 +150,20 @@ async fn a_failed_call_is_a_line_of_the_log_with_its_place_and_without_what_was_
         ] {
             let line = served
                 .log
-                .line(package, |line| line["message"] == "a call failed in its code" && line["package"] == package)
+                .line(package, |line| {
+                    line["message"] == "a call failed in its code" && line["package"] == package
+                })
                 .await;
-            assert_eq!((&line["exception"], &line["place"]), (&json!(exception), &json!(place)));
+            assert_eq!(
+                (&line["exception"], &line["place"]),
+                (&json!(exception), &json!(place))
+            );
         }
-        assert!(!served.log.text().contains("what-was-sent"), "{}", served.log.text());
+        assert!(
+            !served.log.text().contains("what-was-sent"),
+            "{}",
+            served.log.text()
+        );
     })
     .await;
 }

@@ -102,7 +102,7 @@ fn every_error_has_its_fix_and_an_unknown_reason_is_kept() {
         detail.errors[0].see.as_deref(),
         Some("docs/reference/errors.md#importfailed")
     );
-    assert_eq!(detail.errors[1].entry.reason, "FromTheFuture");
+    assert_eq!(detail.errors[1].told.reason, "FromTheFuture");
     assert_eq!(
         (detail.errors[1].fix, &detail.errors[1].see),
         (Reason::Unknown.fix(), &None)
