@@ -1,5 +1,6 @@
 //! The measures, in the order in which they run. A part that fails is told at the end; the others still run.
 
+mod client;
 mod isolation;
 mod memory;
 mod reload;
@@ -28,6 +29,7 @@ const GOALS: Goals = &[
     ("front_mib", "MiB", Goal::Below(15.0)),
     ("host_mib", "MiB", Goal::Below(14.0)),
     ("respawn_ms", "ms", Goal::Below(100.0)),
+    ("client_cold_ms", "ms", Goal::Below(30.0)),
 ];
 
 /// Runs a part when one of its ids is wanted.
@@ -58,6 +60,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     part!(lab, findings, ["reload_failed"], reload::under_load);
     part!(lab, findings, ["reload_rss_pct"], reload::growth);
     part!(lab, findings, ["push_s", "deps_s"], up::run);
+    part!(lab, findings, ["client_cold_ms"], client::cold);
     findings.sort();
     let mut machine = crate::processes::machine();
     machine["python"] = lab.python_version.clone().into();
