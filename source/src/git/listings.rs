@@ -45,15 +45,14 @@ impl Listings {
         let place = self.place(remote);
         let listing = Arc::clone(&guard(&place.next));
         let turn = place.turn.lock().await;
-        let refs = match listing.get() {
-            Some(refs) => refs.clone(),
-            None => {
-                // It begins here: who comes from now on waits for another. Whoever made it before and was
-                // stopped left it as it was.
-                *guard(&place.next) = Arc::default();
-                let refs = ask().await.map(Arc::from);
-                listing.get_or_init(|| refs).clone()
-            }
+        let refs = if let Some(refs) = listing.get() {
+            refs.clone()
+        } else {
+            // It begins here: who comes from now on waits for another. Whoever made it before and was
+            // stopped left it as it was.
+            *guard(&place.next) = Arc::default();
+            let refs = ask().await.map(Arc::from);
+            listing.get_or_init(|| refs).clone()
         };
         drop(turn);
         drop(listing);
