@@ -65,7 +65,7 @@ async fn a_protocol_error_is_an_error_with_its_code() {
     .await;
     match call(&client).await {
         Err(ClientError::Rpc(error)) => {
-            assert_eq!((error.code, &*error.message), (-32602, "unknown tool"))
+            assert_eq!((error.code, &*error.message), (-32602, "unknown tool"));
         }
         other => panic!("{other:?}"),
     }

@@ -155,7 +155,7 @@ async fn a_server_that_fails_any_step_is_an_error_that_says_which() {
         ("protocol version", |message, out| {
             match message["method"].as_str() {
                 Some("initialize") => {
-                    out.result(message, &json!({"protocolVersion": "1999-01-01"}))
+                    out.result(message, &json!({"protocolVersion": "1999-01-01"}));
                 }
                 _ => {
                     legacy(message, out, &json!([]));

@@ -23,7 +23,7 @@ pub(crate) struct Seen {
     pub(crate) body: Value,
     /// The body where it is no JSON.
     pub(crate) form: String,
-    before: Vec<Seen>,
+    before: Vec<Self>,
 }
 
 impl Seen {
@@ -47,7 +47,7 @@ impl Seen {
     }
 
     /// The last one of this method that came before.
-    pub(crate) fn last(&self, method: &str) -> Option<&Seen> {
+    pub(crate) fn last(&self, method: &str) -> Option<&Self> {
         self.before
             .iter()
             .rev()
@@ -195,7 +195,7 @@ async fn connection(
 }
 
 async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
-    let mut more = [0; 64 * 1024];
+    let mut more = [0; 4096];
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
