@@ -166,7 +166,7 @@ where
     for object in namespace.api::<K>().list(&ours).await? {
         // The garbage collector takes its time; what it does not take stays and fails this.
         let name = object.name_any();
-        let left = namespace.until::<K>(&name, gone).await;
+        let left = Box::pin(namespace.until::<K>(&name, gone)).await;
         left.map_err(|error| error.context(format!("{kind} {name} was left behind")))?;
     }
     Ok(())

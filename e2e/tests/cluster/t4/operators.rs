@@ -18,7 +18,7 @@ fn holder(lease: &Lease) -> String {
 async fn of_two_operators_one_writes_and_the_other_takes_over() {
     with_temp_ns(Tier::T4, async |namespace| {
         let volume = Volume::make(&namespace).await?;
-        let mut values = volume.values();
+        let mut values = Volume::values();
         values["replicas"] = json!(2);
         Release::install(&namespace, values).await?;
         let audit = Audit::start()?;

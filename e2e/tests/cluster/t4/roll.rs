@@ -61,7 +61,7 @@ async fn an_upgrade_of_the_operator_rolls_no_worker_and_loses_no_call() {
         // With a store that is lost with the pod, workers would have to wait for new tokens to it.
         let volume = Volume::make(&namespace).await?;
         let chart = earlier.path().join("charts/ramen");
-        let mut release = Release::install_chart(&namespace, &chart, volume.values()).await?;
+        let mut release = Release::install_chart(&namespace, &chart, Volume::values()).await?;
         let git = GitHost::http()?;
         let first = git.push(&greeting("one"))?;
         let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 2)).await?;

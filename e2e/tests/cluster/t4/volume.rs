@@ -51,7 +51,7 @@ impl Volume {
     }
 
     /// What the chart wants to know of it.
-    pub(super) fn values(&self) -> Value {
+    pub(super) fn values() -> Value {
         json!({ "persistence": { "enabled": true, "existingClaim": "store", "accessModes": ["ReadWriteMany"] } })
     }
 
