@@ -171,7 +171,7 @@ async fn a_signed_hook_makes_a_push_live_on_all_replicas_and_a_thousand_are_few_
                 async move { hook(url, git, "refs/heads/main", &format!("flood-{n}")).await }
             })
             .buffer_unordered(32)
-            .map(|status| status.unwrap_or_default())
+            .map(Result::unwrap_or_default)
             .collect()
             .await;
         group.serves(&third).await?;
