@@ -184,7 +184,7 @@ impl Release {
             Self::NAME,
             "-n",
             &self.namespace.name,
-                        "--timeout",
+            "--timeout",
             "90s",
         ];
         helm(&words, None).await?.good()

@@ -162,9 +162,9 @@ async fn a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
     let paper = Paper::new(move |deploy| {
         let mut tries = tries.lock().unwrap();
         let first = tries.is_empty();
-        let tried = tries.entry(deploy.tree.clone()).or_default();
-        *tried += 1;
-        match (first, *tried) {
+        let count = tries.entry(deploy.tree.clone()).or_default();
+        *count += 1;
+        match (first, *count) {
             // A job has two tries of its own.
             (false, 1 | 2) => Outcome::OutOfMemory,
             _ => Outcome::Report(report(deploy, &["say"])),

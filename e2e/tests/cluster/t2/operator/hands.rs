@@ -77,7 +77,7 @@ where
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn children_that_are_deleted_or_edited_are_as_before() {
-    rig::on_paper(async |rig| {
+    Box::pin(rig::on_paper(async |rig| {
         let (group, commit) = rig.live("soup").await?;
         let before = children(&group).await?;
         let key = group.key().await?;
@@ -134,7 +134,7 @@ async fn children_that_are_deleted_or_edited_are_as_before() {
         // The callers' key was nobody's to change.
         assert_eq!(key, group.key().await?);
         Ok(())
-    })
+    }))
     .await;
 }
 
@@ -202,7 +202,7 @@ async fn no_children(group: &Group) -> anyhow::Result<()> {
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can_be_used_again() {
-    rig::with_paper(hanging(), async |rig| {
+    Box::pin(rig::with_paper(hanging(), async |rig| {
         rig.push("one")?;
         let group = rig.group("soup").await?;
         group
@@ -221,7 +221,7 @@ async fn a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can_be_us
             .await?;
         assert_eq!(jobs(&group).await?.len(), 1);
         Ok(())
-    })
+    }))
     .await;
 }
 

@@ -1,6 +1,6 @@
 //! What every drill starts from.
 
-use std::panic::AssertUnwindSafe;
+use std::{fmt::Write as _, panic::AssertUnwindSafe};
 
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1 as core;
@@ -148,7 +148,7 @@ impl Rig {
         {
             for group in groups {
                 let status = serde_json::to_string(&group.status).unwrap_or_default();
-                story.push_str(&format!("group {:?}: {status}\n", group.metadata.name));
+                let _ = writeln!(story, "group {:?}: {status}", group.metadata.name);
             }
         }
         story

@@ -1,7 +1,7 @@
 //! The children of a group without what may differ between two groups of the same spec: identities, versions, times,
 //! the group's own name, and random keys.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::Context as _;
 use k8s_openapi::{
@@ -215,8 +215,12 @@ pub(crate) fn difference(left: &Snapshot, right: &Snapshot) -> String {
     for name in names {
         match (left.get(name), right.get(name)) {
             (Some(left), Some(right)) => compare(name, left, right, &mut words),
-            (Some(_), None) => words.push_str(&format!("{name}: only in the first\n")),
-            (None, Some(_)) => words.push_str(&format!("{name}: only in the second\n")),
+            (Some(_), None) => {
+                let _ = writeln!(words, "{name}: only in the first");
+            }
+            (None, Some(_)) => {
+                let _ = writeln!(words, "{name}: only in the second");
+            }
             (None, None) => {}
         }
     }
@@ -240,7 +244,7 @@ fn compare(path: &str, left: &Value, right: &Value, words: &mut String) {
             }
         }
         (left, right) if left != right => {
-            words.push_str(&format!("{path}:\n  {left}\n  {right}\n"));
+            let _ = writeln!(words, "{path}:\n  {left}\n  {right}");
         }
         _ => {}
     }

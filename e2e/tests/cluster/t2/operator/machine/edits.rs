@@ -37,6 +37,9 @@ pub(super) enum Step {
 /// A source of numbers (`SplitMix64`).
 pub(super) struct Edits(u64);
 
+/// A field's name, and what changes it.
+type Field = (&'static str, fn(&mut Edits, &mut Value));
+
 impl Edits {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
@@ -79,7 +82,7 @@ impl Edits {
     }
 
     fn edit(&mut self, spec: &mut Value) -> &'static str {
-        let fields: [(&'static str, fn(&mut Self, &mut Value)); 12] = [
+        let fields: [Field; 12] = [
             ("ref", Self::reference),
             ("path", |edits, spec| {
                 let path = edits.one(&[Value::Null, json!("sub")]);
@@ -166,7 +169,7 @@ impl Edits {
             match self.below(4) {
                 0 => {
                     zone["autoscaling"] =
-                        json!({ "minReplicas": 1, "maxReplicas": 1 + self.below(3) })
+                        json!({ "minReplicas": 1, "maxReplicas": 1 + self.below(3) });
                 }
                 1 => {}
                 _ => zone["replicas"] = json!(self.below(3)),
