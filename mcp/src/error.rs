@@ -104,7 +104,10 @@ impl McpError {
     }
 
     /// The body that refuses a notification over HTTP: it has no `id`, for there is no request.
-    #[expect(clippy::missing_panics_doc, reason = "strings and raw JSON can be written")]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "strings and raw JSON can be written"
+    )]
     pub fn body_of_notification(&self) -> Bytes {
         let error = serde_json::to_string(self).expect("an error holds strings and raw JSON only");
         Bytes::from(format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#))

@@ -91,7 +91,9 @@ impl KeySet {
     pub fn holds(&self, digest: &KeyDigest) -> bool {
         self.digests
             .iter()
-            .fold(Choice::from(0), |found, known| found | known.0.ct_eq(&digest.0))
+            .fold(Choice::from(0), |found, known| {
+                found | known.0.ct_eq(&digest.0)
+            })
             .into()
     }
 

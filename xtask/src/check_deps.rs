@@ -40,7 +40,14 @@ const NEVER: &[(&str, &[&str])] = &[
     ),
     (
         "ramen-gateway",
-        &["pyo3", "pyo3-ffi", "git2", "kube", "ramen-worker", "ramen-operator"],
+        &[
+            "pyo3",
+            "pyo3-ffi",
+            "git2",
+            "kube",
+            "ramen-worker",
+            "ramen-operator",
+        ],
     ),
     ("ramen-client", &["tonic", "kube", "pyo3", "git2"]),
     ("ramen-cli", &["pyo3", "pyo3-ffi"]),
