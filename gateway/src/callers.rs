@@ -201,7 +201,7 @@ mod tests {
         assert!(bucket.take(2.0, begin + Duration::from_millis(500)));
         assert!(!bucket.take(2.0, begin + Duration::from_millis(600)));
         // A long pause saves up no more than one second's worth.
-        let later = begin + Duration::from_secs(3600);
+        let later = begin + Duration::from_hours(1);
         assert!(bucket.take(2.0, later) && bucket.take(2.0, later));
         assert!(!bucket.take(2.0, later));
     }

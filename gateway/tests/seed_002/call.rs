@@ -117,7 +117,7 @@ async fn an_operation_without_a_result_answers_null() {
         let mut descriptor = answering("a", move |_| Ok(value.clone()));
         descriptor.result = json!({"type": "null"});
         Bench::with(Script::default(), |_, descriptors| {
-            *descriptors = vec![descriptor]
+            *descriptors = vec![descriptor];
         })
     };
     let body = nothing(json!(null)).call("a").await.json();

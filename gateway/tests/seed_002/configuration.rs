@@ -61,7 +61,7 @@ fn new_returns_an_error_when_authorize_is_nil() {
 #[tokio::test]
 async fn authorize_is_required_and_the_default_policy_keeps_the_default() {
     let bench = Bench::with(Script::default(), |config, _| {
-        config.authorize = Some(Arc::new(DefaultPolicy))
+        config.authorize = Some(Arc::new(DefaultPolicy));
     });
     assert_eq!(
         bench.call("bookmarks_create").await.json()["result"]["structuredContent"]["done"],
