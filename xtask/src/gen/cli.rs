@@ -7,15 +7,8 @@ use std::process::Command;
 use crate::workspace::{cargo, output, run, target};
 
 pub(crate) fn page() -> anyhow::Result<String> {
-    run(&mut cargo([
-        "build",
-        "--quiet",
-        "-p",
-        "ramen-cli",
-        "-p",
-        "ramen-worker",
-        "--bins",
-    ]))?;
+    // The selection of `make build`: another would compile the dependencies anew, with other features.
+    run(&mut cargo(["build", "--quiet"]))?;
     let programs = target().join("debug");
     let mut page = clean(Command::new(programs.join("ramen")).arg("reference"))?;
     page.push_str("\n# The `ramen-worker` command\n");
