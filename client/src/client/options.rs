@@ -69,7 +69,7 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-/// How often each list was seen to change. For tools it counts once the new list can be had from [`Client::tools`].
+/// How often each list was seen to change. For tools it counts once the new list can be had from [`crate::Client::tools`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
     /// The tools.
