@@ -35,7 +35,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 nextest=$cache/tools/bin/cargo-nextest
 cargo metadata --format-version 1 >"$scratch/cargo.json"
-"$nextest" nextest list --package ramen-e2e --list-type binaries-only --message-format json >"$scratch/binaries.json"
+# The selection of `make test`: another would compile the dependencies anew, with other features.
+"$nextest" nextest list --workspace --exclude ramen-host --list-type binaries-only --message-format json >"$scratch/binaries.json"
 
 if ! $cluster status >/dev/null 2>&1; then
   trap 'rm -rf "$scratch"; $cluster down' EXIT
@@ -56,4 +57,5 @@ filter='test(/^t2::/)'
 # Inside the namespaces a test reaches pods by their address, and pods reach what a test serves. They wait most of the time:
 # more at once than a small machine has cores.
 $cluster exec -- "$nextest" nextest run --cargo-metadata "$scratch/cargo.json" --binaries-metadata "$scratch/binaries.json" \
-  --profile ci --test-threads 3 --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only -E "$filter" "$@"
+  --profile ci --test-threads 3 --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only \
+  -E "package(ramen-e2e) & ($filter)" "$@"
