@@ -207,9 +207,11 @@ impl Reply {
         serde_json::from_slice(&self.payload).unwrap()
     }
 
+    /// The line for the caller.
     pub(crate) fn error(&self) -> &str {
         assert_eq!(self.status, Status::Error, "{}", self.text());
-        self.text()
+        let (line, _place) = ramen_frame::error_parts(&self.payload);
+        std::str::from_utf8(line).expect("a RESULT is UTF-8")
     }
 
     pub(crate) fn ok_text(&self) -> &str {
