@@ -15,7 +15,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use self::admin::{admin, describe, keyed, wire};
 use super::{child, port};
@@ -74,6 +74,8 @@ pub(super) struct Refused {
     pub(super) message: String,
     /// The worker's own word for it, when it is one that is known here.
     pub(super) reason: Option<Reason>,
+    /// It is not its word at all: it was not there, ended before it answered, or took too long.
+    pub(super) unanswered: bool,
 }
 
 impl Refused {
@@ -83,6 +85,11 @@ impl Refused {
         Self {
             message: describe(status),
             reason: reason.and_then(|reason| serde_json::from_value(reason.into()).ok()),
+            // A connection that broke is `UNKNOWN` or `CANCELLED` to tonic.
+            unanswered: matches!(
+                status.code(),
+                Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled
+            ),
         }
     }
 }
@@ -141,6 +148,7 @@ impl Worker {
                 return Err(Refused {
                     message: format!("UNAVAILABLE: {why}"),
                     reason: None,
+                    unanswered: true,
                 });
             };
             let loaded = async {

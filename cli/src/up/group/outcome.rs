@@ -228,15 +228,17 @@ impl Group {
                     self.say(format!("the desired state cannot be saved: {error}"));
                 }
             }
-            Err(Refused { message, reason }) => {
+            Err(Refused {
+                message,
+                reason,
+                unanswered,
+            }) => {
                 let reason = reason.unwrap_or(Reason::ReloadFailed);
                 self.status
                     .errors
                     .push(Finding::group(reason, message.clone()));
                 self.status.message = self.refused(&served.revision.label);
-                let transient = passes(reason)
-                    || message.starts_with("UNAVAILABLE")
-                    || message.starts_with("DEADLINE_EXCEEDED");
+                let transient = unanswered || passes(reason);
                 let failure = Failure {
                     reason,
                     message,
