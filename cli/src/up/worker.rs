@@ -442,4 +442,18 @@ mod tests {
             Some("error: bad flag")
         );
     }
+
+    #[test]
+    fn a_worker_that_ends_before_it_answers_says_nothing_about_a_revision() {
+        for broken in [
+            Status::unknown("transport error"),
+            Status::unavailable("tcp connect error"),
+            Status::cancelled("h2 protocol error"),
+            Status::deadline_exceeded("timeout"),
+        ] {
+            assert!(Refused::of(&broken).unanswered, "{broken}");
+        }
+        let its_word = Status::failed_precondition("no package loads");
+        assert!(!Refused::of(&its_word).unanswered);
+    }
 }
