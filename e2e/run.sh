@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The cluster tests: a cluster of the highest tier that this machine can run, the images of what `make build` has built, and
-# every test of the crate `ramen-e2e` in it. A cluster that runs already under the name is used and left running.
+# The cluster tests: a cluster of tier 2 and one of the highest tier that this machine can run, the images of what
+# `make build` has built, and every test of the crate `ramen-e2e` in the cluster that it is for.
 # What cannot be run here is said in lines that begin with SKIPPED.
 # usage: run.sh [nextest arguments]
 set -euo pipefail
@@ -38,24 +38,43 @@ cargo metadata --format-version 1 >"$scratch/cargo.json"
 # The selection of `make test`: another would compile the dependencies anew, with other features.
 "$nextest" nextest list --workspace --exclude ramen-host --list-type binaries-only --message-format json >"$scratch/binaries.json"
 
-if ! $cluster status >/dev/null 2>&1; then
-  trap 'rm -rf "$scratch"; $cluster down' EXIT
-  # An interrupt ends the script, and the trap above must still run.
-  trap 'exit 130' INT TERM
-fi
-$cluster up --tier "$tier" >/dev/null
+# Runs the tests of the filter in a cluster of the tier; one that runs already under the name is used and left running.
+tests_in() { # tests_in TIER NAME FILTER [nextest arguments]
+  local tier=$1 filter=$3 running=yes
+  export RAMEN_CLUSTER=$2
+  shift 3
+  if ! $cluster status >/dev/null 2>&1; then
+    running=no
+    trap 'rm -rf "$scratch"; $cluster down' EXIT
+    # An interrupt ends the script, and the trap above must still run.
+    trap 'exit 130' INT TERM
+  fi
+  $cluster up --tier "$tier" >/dev/null
+  if [ "$tier" -ge 3 ]; then
+    $cluster images >/dev/null
+  fi
+  if [ "$tier" -ge 4 ]; then
+    # Once, for the tests that install charts: they run side by side and would all build it.
+    $cluster build helm >/dev/null
+  fi
+  # Inside the namespaces a test reaches pods by their address, and pods reach what a test serves. They wait most of the time:
+  # more at once than a small machine has cores.
+  $cluster exec -- "$nextest" nextest run --cargo-metadata "$scratch/cargo.json" --binaries-metadata "$scratch/binaries.json" \
+    --profile ci --test-threads 3 --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only --no-tests warn \
+    -E "package(ramen-e2e) & ($filter)" "$@" || failed=yes
+  if [ "$running" = no ]; then
+    $cluster down
+    trap 'rm -rf "$scratch"' EXIT
+  fi
+}
+
+failed=no
+name=$RAMEN_CLUSTER
+# Where a kubelet runs it would take the pods that these tests play themselves.
+tests_in 2 "$name-2" 'test(/^t2::/)' "$@"
 if [ "$tier" -ge 3 ]; then
-  $cluster images >/dev/null
+  filter='test(/^t3::/)'
+  [ "$tier" -ge 4 ] && filter="$filter + test(/^t4::/) + test(/^hooks::/)"
+  tests_in "$tier" "$name" "$filter" "$@"
 fi
-if [ "$tier" -ge 4 ]; then
-  # Once, for the tests that install charts: they run side by side and would all build it.
-  $cluster build helm >/dev/null
-fi
-filter='test(/^t2::/)'
-[ "$tier" -ge 3 ] && filter="$filter + test(/^t3::/)"
-[ "$tier" -ge 4 ] && filter="$filter + test(/^t4::/) + test(/^hooks::/)"
-# Inside the namespaces a test reaches pods by their address, and pods reach what a test serves. They wait most of the time:
-# more at once than a small machine has cores.
-$cluster exec -- "$nextest" nextest run --cargo-metadata "$scratch/cargo.json" --binaries-metadata "$scratch/binaries.json" \
-  --profile ci --test-threads 3 --tool-config-file "ramen:$PWD/e2e/nextest.toml" --run-ignored only \
-  -E "package(ramen-e2e) & ($filter)" "$@"
+[ "$failed" = no ]
