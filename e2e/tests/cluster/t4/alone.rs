@@ -37,6 +37,9 @@ async fn with_the_scope_cluster_groups_of_other_namespaces_are_served() {
                 caller.tool("greet", json!({ "name": "Ana" })).await?,
                 "one greets Ana"
             );
+            // Before the namespace goes: what is made in one that ends is forbidden to everybody.
+            let account = format!("system:serviceaccount:{}:ramen", namespace.name);
+            assert_eq!(refused(&audit, &account)?, [], "a right is missing");
             other
                 .api::<McpGroup>()
                 .delete("library", &DeleteParams::default())
@@ -48,9 +51,6 @@ async fn with_the_scope_cluster_groups_of_other_namespaces_are_served() {
             .await?
             .good()?;
         outcome?;
-        let account = format!("system:serviceaccount:{}:ramen", namespace.name);
-        let refused = refused(&audit, &account)?;
-        assert_eq!(refused, [], "a right is missing");
         release.uninstall().await?;
         Ok(())
     })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::TryStreamExt as _;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
@@ -12,6 +13,7 @@ use kube::{
     Api, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
     core::NamespaceResourceScope,
+    runtime::{WatchStreamExt as _, watcher},
 };
 use ramen_crds::McpGroup;
 use ramen_e2e::{
@@ -219,6 +221,10 @@ async fn a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can_be_us
         group
             .until(|group| is(group, "Reconciling", "True", "Deploying"))
             .await?;
+        // The status says it before the job is written.
+        let of = watcher::Config::default().labels("ramen.dev/group=soup");
+        let made = watcher(group.namespace.api::<Job>(), of).applied_objects();
+        std::pin::pin!(made).try_next().await?;
         assert_eq!(jobs(&group).await?.len(), 1);
         Ok(())
     }))
