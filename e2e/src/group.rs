@@ -101,11 +101,19 @@ impl Group {
     pub async fn serves(&self, commit: &str) -> anyhow::Result<McpGroup> {
         let ready = condition::<McpGroup>("Ready", "True");
         let deployed = condition::<McpGroup>("Deployed", "True");
-        self.until(|group| {
-            let all = Some(group);
-            ready(all) && deployed(all) && serving(group).ends_with(commit) && everywhere(group)
-        })
-        .await
+        let group = self
+            .until(|group| {
+                let all = Some(group);
+                ready(all) && deployed(all) && serving(group).ends_with(commit) && everywhere(group)
+            })
+            .await?;
+        // A status may be older than the end of a pod.
+        for pod in self.pods().await? {
+            self.namespace
+                .until::<Pod>(&pod.name_any(), condition("Ready", "True"))
+                .await?;
+        }
+        Ok(group)
     }
 
     /// Its worker pods that are not being ended.

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::DeleteParams};
-use ramen_e2e::{Caller, GRPC, Group, Load, Refusal, serving};
+use ramen_e2e::{Caller, GRPC, Group, Load, Refusal, gone, serving};
 use serde_json::json;
 use tonic::Code;
 
@@ -197,6 +197,7 @@ async fn pods_that_restart_while_the_operator_is_down_serve_what_served() {
             .api::<Pod>()
             .delete(&deleted, &DeleteParams::default())
             .await?;
+        rig.namespace.until::<Pod>(&deleted, gone).await?;
         rig.operator.up().await?;
         let served = group.serves(&second).await?;
         assert!(!serving(&served).ends_with(&first));
