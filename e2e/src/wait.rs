@@ -20,7 +20,8 @@ where
     K: kube::Resource<DynamicType = ()>,
     K: Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
 {
-    let coming = await_condition(api.clone(), name, condition);
+    // Boxed, as a watch is large and every test waits in many places.
+    let coming = Box::pin(await_condition(api.clone(), name, condition));
     if let Ok(found) = tokio::time::timeout(limit, coming).await {
         return found.with_context(|| format!("watching {} {name}", K::kind(&())));
     }
