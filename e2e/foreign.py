@@ -1,0 +1,49 @@
+"""Programs that we did not write: where they come from, and how each is started.
+
+All are pinned in e2e/foreign and lie in the cache. What cannot be had on this machine skips its tests, and the reason is told.
+"""
+
+import functools
+import subprocess
+
+import pytest
+
+import programs
+
+SOURCES = programs.ROOT / "e2e" / "foreign"
+
+
+@functools.cache
+def installed(*command):
+    """The folder that an installer prints, or why there is none."""
+    done = subprocess.run([programs.ROOT / "scripts" / command[0], *command[1:]], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=900)
+    return done.stdout.strip() or None, (done.stderr.strip().splitlines() or ["no reason was given"])[-1]
+
+
+def folder_of(*command):
+    folder, reason = installed(*command)
+    return folder or pytest.skip(reason)
+
+
+def node(script, *args):
+    """A script of e2e/foreign/node; it finds its packages through a link beside it."""
+    npm = folder_of("npm.sh")
+    scripts = programs.scratch() / "node"
+    if not scripts.exists():
+        scripts.mkdir()
+        for path in SOURCES.glob("node/*.mjs"):
+            (scripts / path.name).write_text(path.read_text())
+        (scripts / "node_modules").symlink_to(f"{npm}/node_modules")
+    return [f"{npm}/bin/node", str(scripts / script), *args]
+
+
+def npm_program(package, script, *args):
+    """A program of a package from npm."""
+    npm = folder_of("npm.sh")
+    return [f"{npm}/bin/node", f"{npm}/node_modules/{package}/{script}", *args]
+
+
+def python(venv, *args):
+    """The Python of a venv of its own."""
+    return [f"{folder_of('venv.sh', venv)}/bin/python", *args]

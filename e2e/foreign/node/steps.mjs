@@ -1,0 +1,77 @@
+// What a client does with a server, step by step, and what came of each: one JSON object on stdout. The order comes on stdin:
+// {"url", "headers"} or {"command", "env"}, the era, and files that tools watch and write. The drivers of the other
+// languages do the same; e2e/test_foreign_clients.py knows what has to come out.
+import { readFileSync, writeFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+
+export const order = JSON.parse(readFileSync(0, "utf8"));
+
+const written = (path) => {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+};
+
+/** `call(params, options)` is the one method whose shape differs between the SDKs. */
+export async function run(client, call, version) {
+  const steps = {
+    version,
+    list: async () => (await client.listTools()).tools.map((tool) => tool.name).sort(),
+    call: async () => (await call({ name: "echo", arguments: { text: order.text } })).content[0].text,
+    error: async () => {
+      const result = await call({ name: "raises", arguments: { text: "no such city" } });
+      return [result.isError, result.content[0].text];
+    },
+    unknown: async () => {
+      try {
+        await call({ name: "no_such_tool", arguments: {} });
+      } catch (error) {
+        return error.code;
+      }
+    },
+    progress: async () => {
+      const seen = [];
+      // The code goes on when a step was seen: clients drop what they have not yet handed on when the answer comes.
+      const onprogress = ({ progress, total, message }) => {
+        seen.push([progress, total, message]);
+        writeFileSync(order.seen, String(progress));
+      };
+      writeFileSync(order.seen, "");
+      const result = await call({ name: "paced", arguments: { path: order.seen, count: 3 } }, { onprogress });
+      return [seen, result.content[0].text];
+    },
+    resources: async () => {
+      const listed = (await client.listResources()).resources.map((resource) => resource.uri).sort();
+      const text = (await client.readResource({ uri: "probe://notes" })).contents[0].text;
+      return [listed, text, (await client.readResource({ uri: "probe://picture" })).contents[0].blob];
+    },
+    prompts: async () => {
+      const listed = (await client.listPrompts()).prompts.map((prompt) => prompt.name);
+      const got = await client.getPrompt({ name: "greet", arguments: { name: "Ada" } });
+      return [listed, got.messages[0].content.text];
+    },
+    cancel: async () => {
+      const given = new AbortController();
+      const ended = call({ name: "patient", arguments: { path: order.mark } }, { signal: given.signal }).then(
+        () => "answered",
+        () => "given up",
+      );
+      while (written(order.mark) !== "started") await sleep(10);
+      given.abort();
+      return await ended;
+    },
+  };
+  const told = {};
+  for (const [name, step] of Object.entries(steps)) {
+    try {
+      told[name] = await step();
+    } catch (error) {
+      told[name] = { failed: `${error.name}: ${error.message}` };
+    }
+  }
+  // Over HTTP with a handshake only a closed connection tells the server, so the file is looked at by the caller.
+  await client.close();
+  console.log(JSON.stringify(told));
+}
