@@ -47,3 +47,8 @@ def npm_program(package, script, *args):
 def python(venv, *args):
     """The Python of a venv of its own."""
     return [f"{folder_of('venv.sh', venv)}/bin/python", *args]
+
+
+def go(program):
+    """A program of e2e/foreign/go."""
+    return [f"{folder_of('go-foreign.sh')}/{program}"]
