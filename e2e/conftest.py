@@ -6,6 +6,7 @@ import pytest
 
 import groups
 import programs
+from up import Up
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,3 +52,11 @@ def folder(tmp_path):
     """A folder that is empty again when the test is over, also when it holds read-only files."""
     yield tmp_path
     shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def probe_up(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("probe-up")
+    up = Up(folder, groups.probe_group(folder / "probe-group"))
+    yield up
+    up.stop()

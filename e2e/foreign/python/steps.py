@@ -70,6 +70,8 @@ class Steps:
     async def run(self, version):
         told = {"version": version}
         for name in ("list", "call", "error", "unknown", "progress", "resources", "prompts", "cancel"):
+            if name in ORDER["without"]:
+                continue
             try:
                 told[name] = await getattr(self, name)()
             except Exception as error:
