@@ -16,9 +16,21 @@ use ramen_mcp::McpError;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::callers::Place;
+
+/// Bytes that are handed out at once: the connection asks for more when it has room.
+const PIECE: usize = 64 * 1024;
+
 /// The body of an answer.
 #[derive(Debug)]
-pub enum Body {
+pub struct Body {
+    content: Content,
+    /// The place of its request, which is not free before the client has read the answer.
+    place: Option<Place>,
+}
+
+#[derive(Debug)]
+enum Content {
     /// All of it, once.
     Whole(Option<Bytes>),
     /// Pieces as they come. Dropping the body closes the channel, which tells the sender.
@@ -33,26 +45,37 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = match self.get_mut() {
-            Self::Whole(bytes) => Poll::Ready(bytes.take()),
-            Self::Pieces(pieces) => pieces.poll_recv(cx),
+        let piece = match &mut self.get_mut().content {
+            Content::Whole(bytes) => Poll::Ready(match bytes {
+                Some(rest) if rest.len() > PIECE => Some(rest.split_to(PIECE)),
+                _ => bytes.take(),
+            }),
+            Content::Pieces(pieces) => pieces.poll_recv(cx),
         };
         piece.map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            Self::Pieces(_) => false,
+        match &self.content {
+            Content::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            Content::Pieces(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Pieces(_) => SizeHint::default(),
+        match &self.content {
+            Content::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Content::Pieces(_) => SizeHint::default(),
         }
     }
+}
+
+/// The same answer, which keeps the place of its request until it was read.
+pub fn holding(mut answer: Answer, place: Place) -> Answer {
+    answer.body_mut().place = Some(place);
+    answer
 }
 
 /// An answer.
@@ -63,8 +86,11 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-fn build(status: StatusCode, kind: Option<HeaderValue>, body: Body) -> Answer {
-    let mut answer = Response::new(body);
+fn build(status: StatusCode, kind: Option<HeaderValue>, content: Content) -> Answer {
+    let mut answer = Response::new(Body {
+        content,
+        place: None,
+    });
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, NO_STORE);
@@ -77,23 +103,23 @@ fn build(status: StatusCode, kind: Option<HeaderValue>, body: Body) -> Answer {
 
 /// JSON.
 pub fn json(status: StatusCode, body: Bytes) -> Answer {
-    build(status, Some(JSON), Body::Whole(Some(body)))
+    build(status, Some(JSON), Content::Whole(Some(body)))
 }
 
 /// Plain text.
 pub fn text(status: StatusCode, body: &'static str) -> Answer {
     let body = Bytes::from_static(body.as_bytes());
-    build(status, Some(TEXT), Body::Whole(Some(body)))
+    build(status, Some(TEXT), Content::Whole(Some(body)))
 }
 
 /// Nothing but a status.
 pub fn empty(status: StatusCode) -> Answer {
-    build(status, None, Body::Whole(None))
+    build(status, None, Content::Whole(None))
 }
 
 /// A stream of events.
 pub fn events(pieces: mpsc::Receiver<Bytes>) -> Answer {
-    let mut answer = build(StatusCode::OK, Some(EVENTS), Body::Pieces(pieces));
+    let mut answer = build(StatusCode::OK, Some(EVENTS), Content::Pieces(pieces));
     // Proxies that collect answers would hold events back.
     let name = HeaderName::from_static("x-accel-buffering");
     answer

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use ramen_group::{AddressRule, CidrSet, FORWARDED_FOR, caller_address};
@@ -166,7 +166,15 @@ pub fn bounds(headers: &HeaderMap) -> Result<(), Refusal> {
     }
     let count = |name| headers.get_all(name).iter().count();
     let (lengths, codings) = (count(CONTENT_LENGTH), count(TRANSFER_ENCODING));
-    if lengths > 1 || codings > 1 || lengths + codings > 1 {
+    if lengths + codings > 1 {
+        return Err(Refusal::Ambiguous);
+    }
+    // The parser takes any list that ends in `chunked`; what stands before it would be left undone.
+    let plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if headers
+        .get(TRANSFER_ENCODING)
+        .is_some_and(|coding| !plain(coding))
+    {
         return Err(Refusal::Ambiguous);
     }
     Ok(())

@@ -218,16 +218,17 @@ impl Call<'_> {
     }
 
     /// The one answer of a request, after another look at the caller.
-    fn respond(&self, ask: &Ask, reply: Bytes) -> Answer {
+    fn respond(self, ask: &Ask, reply: Bytes) -> Answer {
         if let Err(refusal) = self.recheck() {
             return refusal.answer();
         }
-        match reply::code_of(&reply, &ask.id) {
+        let answer = match reply::code_of(&reply, &ask.id) {
             Ok(None) if !self.accepts.json => stream::single(&reply),
             Ok(None) => answer::json(StatusCode::OK, reply),
             Ok(Some(code)) => answer::json(status_of(Some(ask.era), code), reply),
             Err(why) => reply::unusable(ask, why),
-        }
+        };
+        answer::holding(answer, self.place)
     }
 
     /// Whether the caller would still be let in: a key may go while a tool runs.

@@ -23,7 +23,6 @@ pub mod pool;
 pub mod recent;
 mod reference;
 pub mod serve;
-pub mod tls;
 
 pub use gateway::Gateway;
 pub use groups::{GroupName, GroupSpec, Groups};

@@ -1,12 +1,9 @@
-//! The HTTP port: accepts, bounds and ends connections of HTTP/1.1 and HTTP/2.
+//! The HTTP port: how long its connections may do nothing, and how HTTP/1.1 and HTTP/2 are bounded.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::header::{CONNECTION, TRANSFER_ENCODING};
 use http::{HeaderValue, Request};
@@ -14,13 +11,10 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use ramen_listener::{Bounds, Connection, Held, Port, Stream, Tls};
+use tokio::net::TcpListener;
 
 use crate::gateway::Gateway;
-use crate::tls::Tls;
 
 /// Streams at once on one connection.
 const MAX_STREAMS: u32 = 256;
@@ -32,16 +26,15 @@ const SEND_BUFFER: usize = 256 * 1024;
 /// A peer that does not answer a ping is gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_ANSWER: Duration = Duration::from_secs(10);
-/// The handshake of TLS.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The first request of a connection, and all headers of any.
+/// All headers of a request.
 const HEADERS: Duration = Duration::from_secs(20);
-/// A connection without a request for so long is asked to end.
-const IDLE: Duration = Duration::from_mins(5);
-/// How often a connection is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// After a failed accept (no descriptors left).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const BOUNDS: Bounds = Bounds {
+    first_request: HEADERS,
+    idle: Duration::from_mins(5),
+    max_age: None,
+    unread: Some(Duration::from_secs(30)),
+    linger: Some(Duration::from_secs(10)),
+};
 
 /// Serves until the gateway stops; returns when the last connection has ended.
 pub async fn serve(
@@ -50,107 +43,34 @@ pub async fn serve(
     tls: Option<Arc<Tls>>,
     max_connections: usize,
 ) {
-    let places = Arc::new(Semaphore::new(max_connections));
-    let mut stopping = gateway.stopping.clone();
-    // Closed when the last connection has dropped its end.
-    let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
-    loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            _ = stopping.wait_for(|stopping| *stopping) => break,
-        };
-        // The semaphore is never closed.
-        let Ok(place) = place else { break };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stopping.wait_for(|stopping| *stopping) => break,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let (gateway, tls, alive) = (Arc::clone(&gateway), tls.clone(), alive.clone());
-        tokio::spawn(async move {
-            if let Err(error) = connection(stream, peer, gateway, tls.as_deref()).await {
-                tracing::debug!(%error, %peer, "a connection broke");
-            }
-            drop((place, alive));
-        });
-    }
-    drop((listener, alive));
-    ended.recv().await;
+    let port = Port {
+        listener,
+        tls,
+        max_connections,
+        bounds: BOUNDS,
+        stopping: gateway.stopping.clone(),
+    };
+    ramen_listener::serve(port, move |stream, connection| {
+        speak(stream, connection, Arc::clone(&gateway))
+    })
+    .await;
 }
 
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    gateway: Arc<Gateway>,
-    tls: Option<&Tls>,
-) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    match tls {
-        None => speak(stream, peer, gateway).await,
-        Some(tls) => {
-            let stream = timeout(HANDSHAKE, tls.acceptor().accept(stream))
-                .await
-                .map_err(|_| io::Error::other("no TLS handshake in time"))??;
-            speak(stream, peer, gateway).await
-        }
-    }
-}
-
-/// What a connection did, for those who end idle ones.
-struct Activity {
-    begin: Instant,
-    open: AtomicUsize,
-    /// Milliseconds after `begin` of the last request; 0: none yet.
-    last: AtomicU64,
-}
-
-impl Activity {
-    fn mark(&self) {
-        let now = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(now.max(1), Ordering::Relaxed);
-    }
-
-    fn is_silent(&self) -> bool {
-        self.last.load(Ordering::Relaxed) == 0 && self.begin.elapsed() > HEADERS
-    }
-
-    fn is_idle(&self) -> bool {
-        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-        self.open.load(Ordering::Relaxed) == 0 && self.begin.elapsed().saturating_sub(last) > IDLE
-    }
-}
-
-async fn speak<S>(stream: S, peer: SocketAddr, gateway: Arc<Gateway>) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let activity = Arc::new(Activity {
-        begin: Instant::now(),
-        open: AtomicUsize::new(0),
-        last: AtomicU64::new(0),
-    });
-    let mut stopping = gateway.stopping.clone();
-    let service = service_fn(|request: Request<Incoming>| {
-        let open = Open::new(Arc::clone(&activity));
-        let gateway = Arc::clone(&gateway);
+async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) -> io::Result<()> {
+    let (peer, requests, cut) = (connection.peer, connection.requests(), connection.cut());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let open = requests.open();
+        let (gateway, cut) = (Arc::clone(&gateway), Arc::clone(&cut));
         let chunked = request.headers().contains_key(TRANSFER_ENCODING);
         async move {
-            let mut answer = gateway.answer(peer.ip(), request).await;
+            let mut answer = gateway.answer(peer, request).await;
             if chunked {
                 // The parser has dropped a Content-Length beside it, so nobody can tell whether a proxy
                 // in front saw the same end of the body. RFC 9112, 6.1: what follows is not read.
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(CONNECTION, close);
             }
-            drop(open);
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(answer.map(|body| Held::new(body, open).read_or(&cut)))
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -169,42 +89,8 @@ where
         .max_local_error_reset_streams(Some(128))
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_ANSWER);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    let mut asked = false;
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => return ended.map_err(io::Error::other),
-            _ = stopping.wait_for(|stopping| *stopping), if !asked => {
-                asked = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            _ = look.tick() => {
-                if activity.is_silent() {
-                    return Err(io::Error::other("no request in time"));
-                }
-                if !asked && activity.is_idle() {
-                    asked = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-            }
-        }
-    }
-}
-
-struct Open(Arc<Activity>);
-
-impl Open {
-    fn new(activity: Arc<Activity>) -> Self {
-        activity.mark();
-        activity.open.fetch_add(1, Ordering::Relaxed);
-        Self(activity)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.mark();
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    connection
+        .drive(serving, auto::Connection::graceful_shutdown)
+        .await
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use ramen_listener::{Tls, tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -17,7 +18,6 @@ use crate::config::{Args, Config};
 use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
-use crate::tls::Tls;
 use crate::{listed, listener};
 
 /// Runs the gateway until a signal; the exit code is 2 for a bad configuration.
@@ -71,7 +71,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::spawn(listed::watch(config.file, groups.clone(), reading));
     let tls = config
         .tls
-        .map(|(cert, key)| Tls::read(cert, key))
+        .map(|(cert, key)| Tls::read(cert, key, tls::H2_AND_HTTP1))
         .transpose()?
         .map(Arc::new);
     if let Some(tls) = tls.clone() {
@@ -99,7 +99,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         tell(file, address).with_context(|| format!("cannot write {}", file.display()))?;
     }
     tracing::info!(%address, tls = tls.is_some(), "listening");
-    let served = listener::serve(listener, gateway, tls, config.max_connections);
+    let places = ramen_listener::places(config.max_connections);
+    let served = listener::serve(listener, gateway, tls, places);
     tokio::pin!(served);
     tokio::select! {
         () = &mut served => return Ok(()),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ramen_group::DesiredState;
+use ramen_listener::{Tls, TlsError, tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
@@ -18,7 +19,7 @@ use crate::config::{Config, ServeArgs};
 use crate::gate::{self, Door, Gate, InFlight, watch_keys};
 use crate::generation::{Manager, Setting};
 use crate::hosts::LoadLimits;
-use crate::listener::{self, Tls, TlsError};
+use crate::listener;
 use crate::metrics::Metrics;
 use crate::service::{self, Front};
 use crate::{page, telemetry};
@@ -117,7 +118,9 @@ impl Worker {
         } = config;
         let tls = match tls {
             None => None,
-            Some((cert, key)) => Some(Arc::new(Tls::read(cert, key).map_err(StartError::Tls)?)),
+            Some((cert, key)) => Some(Arc::new(
+                Tls::read(cert, key, tls::H2).map_err(StartError::Tls)?,
+            )),
         };
         let gate = Arc::new(Gate {
             mcp: Door::new(ranges),

@@ -2,7 +2,6 @@
 //! answers. Everything else goes through tonic.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,8 +11,6 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use prost::Message;
 use ramen_proto::v1::JsonRpc;
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tonic::Status;
 
 use crate::gate::Permit;
@@ -21,10 +18,6 @@ use crate::names::MAX_MESSAGE;
 
 /// What protobuf may add to a body of [`MAX_MESSAGE`] bytes.
 const ENVELOPE: usize = 64;
-/// An answer from this size on is watched until the client has read it.
-const LARGE: usize = 64 * 1024;
-/// How long a client may take to read an answer.
-const READ_TIME: Duration = Duration::from_mins(2);
 /// Flag and length before a message.
 const PREFIX: usize = 5;
 
@@ -208,40 +201,8 @@ impl HttpBody for Body {
     }
 }
 
-/// Counts a large answer as a call in flight until it was read, and ends the connection of a client
-/// that does not read it: the stream alone cannot be ended while it waits for the client.
-pub(crate) struct SlowReader {
-    _permit: Option<Permit>,
-    timer: AbortHandle,
-}
-
-impl SlowReader {
-    /// For an answer of `size` bytes; `None` when it is small.
-    pub(crate) fn watch(
-        size: usize,
-        permit: impl FnOnce() -> Option<Permit>,
-        end: &Arc<Notify>,
-    ) -> Option<Self> {
-        if size < LARGE {
-            return None;
-        }
-        let end = Arc::clone(end);
-        let timer = tokio::spawn(async move {
-            tokio::time::sleep(READ_TIME).await;
-            end.notify_one();
-        });
-        Some(Self {
-            _permit: permit(),
-            timer: timer.abort_handle(),
-        })
-    }
-}
-
-impl Drop for SlowReader {
-    fn drop(&mut self) {
-        self.timer.abort();
-    }
-}
+/// A large answer counts as a call in flight until it was read.
+pub(crate) type SlowReader = ramen_listener::SlowReader<Option<Permit>>;
 
 /// The answer of a unary call.
 pub(crate) fn respond(outcome: Result<Bytes, Status>, guard: Option<SlowReader>) -> Response<Body> {

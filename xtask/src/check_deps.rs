@@ -31,6 +31,10 @@ const NEVER: &[(&str, &[&str])] = &[
     ("ramen-source", &["kube", "pyo3", "tonic"]),
     ("ramen-frame", &["tokio", "tonic", "kube", "pyo3", "git2"]),
     (
+        "ramen-listener",
+        &["tonic", "kube", "pyo3", "git2", "ramen-mcp", "ramen-redact"],
+    ),
+    (
         "ramen-worker",
         &["kube", "pyo3", "pyo3-ffi", "git2", "ramen-crds"],
     ),

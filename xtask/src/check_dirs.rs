@@ -34,6 +34,7 @@ const FOLDERS: &[&str] = &[
     "examples",
     "fuzz",
     "group",
+    "listener",
     "mcp",
     "proto",
     "python",

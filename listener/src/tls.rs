@@ -10,6 +10,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 
+/// What may be spoken over TLS, best first.
+pub type Protocols = &'static [&'static [u8]];
+/// HTTP/2 alone.
+pub const H2: Protocols = &[b"h2"];
+/// HTTP/2, or HTTP/1.1 for those who know no better.
+pub const H2_AND_HTTP1: Protocols = &[b"h2", b"http/1.1"];
+
 /// How often the files are looked at. A renewed Secret takes a minute to arrive anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
@@ -35,6 +42,7 @@ pub enum TlsError {
 pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
+    protocols: Protocols,
     acceptor: RwLock<TlsAcceptor>,
 }
 
@@ -48,11 +56,12 @@ impl std::fmt::Debug for Tls {
 
 impl Tls {
     /// Reads both files.
-    pub fn read(cert: PathBuf, key: PathBuf) -> Result<Self, TlsError> {
-        let acceptor = RwLock::new(acceptor(&cert, &key)?);
+    pub fn read(cert: PathBuf, key: PathBuf, protocols: Protocols) -> Result<Self, TlsError> {
+        let acceptor = RwLock::new(acceptor(&cert, &key, protocols)?);
         Ok(Self {
             cert,
             key,
+            protocols,
             acceptor,
         })
     }
@@ -67,7 +76,7 @@ impl Tls {
 
     /// Takes renewed files; on an error the old ones stay.
     pub fn renew(&self) -> Result<(), TlsError> {
-        let new = acceptor(&self.cert, &self.key)?;
+        let new = acceptor(&self.cert, &self.key, self.protocols)?;
         *self
             .acceptor
             .write()
@@ -106,7 +115,7 @@ impl Tls {
     }
 }
 
-fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+fn acceptor(cert: &Path, key: &Path, protocols: Protocols) -> Result<TlsAcceptor, TlsError> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
         move |source| TlsError::File { path, source }
@@ -122,6 +131,6 @@ fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(TlsError::Pair)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

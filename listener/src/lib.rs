@@ -1,0 +1,18 @@
+//! A port that serves HTTP, as the worker and the gateway both need one: accepts, bounds and ends connections, offers TLS.
+//!
+//! hyper speaks the protocol; what it leaves open is here: how many connections there may be, how long one may be
+//! silent, idle or unread, and how all of them end. It knows no gRPC, no MCP and no key.
+
+mod accept;
+mod activity;
+mod descriptors;
+mod slow;
+mod stream;
+pub mod tls;
+
+pub use accept::{Port, serve};
+pub use activity::{Bounds, Connection, Held, Open, Requests};
+pub use descriptors::places;
+pub use slow::SlowReader;
+pub use stream::Stream;
+pub use tls::{Tls, TlsError};
