@@ -140,6 +140,7 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
         }
         "foreign" => Ok(result(&json!(999), "of another")),
         "junk" => Ok(json!("no message")),
+        "large" => Ok(result(id, &"x".repeat(4_000_000))),
         "full" => Err(Status::resource_exhausted(
             "too many calls in flight; try again later",
         )),
