@@ -20,6 +20,7 @@ CLIENTS = {
     "typescript-2": (partial(foreign.node, "sdk2.mjs"), ["legacy", "auto", MODERN]),
     "typescript-1": (partial(foreign.node, "sdk1.mjs"), ["legacy"]),
     "go": (lambda: foreign.go("client"), ["legacy", "auto"]),
+    "rust": (lambda: foreign.rust("client"), ["legacy", "auto", MODERN]),
 }
 # A client that gives up says so over stdio; over HTTP it closes the stream of the request, which those that began with a handshake
 # leave open. These tell nobody before they go.

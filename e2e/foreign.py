@@ -52,3 +52,8 @@ def python(venv, *args):
 def go(program):
     """A program of e2e/foreign/go."""
     return [f"{folder_of('go-foreign.sh')}/{program}"]
+
+
+def rust(*args):
+    """The program of e2e/foreign/rust."""
+    return [f"{folder_of('rust-foreign.sh')}/ramen-foreign", *args]

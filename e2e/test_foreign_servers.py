@@ -24,6 +24,7 @@ MADE = {
     "typescript-1": partial(foreign.node, "server1.mjs"),
     "go": lambda how: [*foreign.go("server"), how.replace("http", "sessions")],
     "go-stateless": lambda how: [*foreign.go("server"), how.replace("http", "stateless")],
+    "rust": lambda how: foreign.rust("server", how),
 }
 # The Go SDK has the newest revision over HTTP only without sessions.
 LEGACY_ONLY = {("python-1", "stdio"), ("python-1", "http"), ("typescript-1", "stdio"), ("typescript-1", "http"), ("go", "http")}
