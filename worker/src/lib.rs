@@ -5,6 +5,7 @@
 mod answer;
 pub mod config;
 pub mod deploy;
+pub mod desired;
 pub mod gate;
 pub mod generation;
 mod health;

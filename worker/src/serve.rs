@@ -3,12 +3,11 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ramen_group::DesiredState;
 use ramen_listener::{Tls, TlsError, tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,6 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, ServeArgs};
+use crate::desired::Follower;
 use crate::gate::{self, Door, Gate, InFlight, watch_keys};
 use crate::generation::{Manager, Setting};
 use crate::hosts::LoadLimits;
@@ -26,13 +26,6 @@ use crate::{page, telemetry};
 
 /// How long the answers of calls that were cut off may take to be sent.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
-/// How often the desired-state file is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The first pause before a revision that did not load for a passing reason is tried again.
-const RETRY: Duration = Duration::from_secs(5);
-/// The longest such pause.
-const MAX_RETRY: Duration = Duration::from_mins(1);
-
 /// Threads for files and scans. Each has memory of its own in the allocator, which a reload must not
 /// leave spread over many.
 const BLOCKING_THREADS: usize = 4;
@@ -135,6 +128,7 @@ impl Worker {
             group,
             store,
             cache_dir,
+            desired: desired.clone(),
             host_dir,
             hosts,
             host_threads,
@@ -174,7 +168,7 @@ impl Worker {
         )));
         if let Some(file) = desired {
             let (manager, look) = (Arc::clone(&manager), Arc::clone(&look_at_desired));
-            helpers.push(tokio::spawn(follow(manager, file, look)));
+            helpers.push(tokio::spawn(Follower::new(manager, file).run(look)));
         }
         let routes = service::routes(&front, reflection);
         let serving = tokio::spawn(listener::serve(
@@ -284,63 +278,6 @@ fn write_addresses(file: &Path, grpc: SocketAddr, metrics: Option<SocketAddr>) -
     fs::write(temporary.path(), format!("{text}\n"))?;
     temporary.persist(file).map_err(|error| error.error)?;
     Ok(())
-}
-
-/// Serves what the file says, whenever it changes.
-async fn follow(manager: Arc<Manager>, file: PathBuf, look: Arc<Notify>) {
-    let mut seen: Option<Vec<u8>> = None;
-    let mut stamp = None;
-    let mut pause = RETRY;
-    let mut retry_at: Option<tokio::time::Instant> = None;
-    loop {
-        let now = stamp_of(&file);
-        let again = retry_at.is_some_and(|at| at <= tokio::time::Instant::now());
-        if (stamp != now || again) && now.is_some() {
-            match fs::read(&file) {
-                Ok(text) if again || seen.as_ref() != Some(&text) => {
-                    if !again {
-                        pause = RETRY;
-                    }
-                    retry_at = None;
-                    if !apply(&manager, &text).await {
-                        retry_at = Some(tokio::time::Instant::now() + pause);
-                        pause = (pause * 2).min(MAX_RETRY);
-                    }
-                    seen = Some(text);
-                    stamp = now;
-                }
-                Ok(_) => stamp = now,
-                Err(error) => tracing::warn!(%error, "cannot read the desired state"),
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-            () = look.notified() => {
-                stamp = None;
-                seen = None;
-            }
-        }
-    }
-}
-
-/// False when another try may help.
-async fn apply(manager: &Arc<Manager>, text: &[u8]) -> bool {
-    match serde_json::from_slice::<DesiredState>(text) {
-        Ok(desired) => match manager.reload(desired).await {
-            Ok(_) => true,
-            Err(refused) => !refused.error.may_pass(),
-        },
-        Err(error) => {
-            tracing::error!(%error, "the desired state is not readable");
-            true
-        }
-    }
-}
-
-fn stamp_of(file: &Path) -> Option<(u64, u64, i64, i64)> {
-    use std::os::unix::fs::MetadataExt;
-    let meta = fs::metadata(file).ok()?;
-    Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
 
 /// Lets the threads take memory from few heaps, not each from one of its own: a reload touches all

@@ -16,6 +16,7 @@ use ramen_source::{Cache, Digest, layer};
 use tokio::sync::{mpsc, watch};
 
 use super::Generation;
+use crate::desired;
 use crate::hosts::pool::{Pool, PoolError, PoolSpec};
 use crate::hosts::{HostError, HostSpec, LoadLimits, OutputLine, host_program};
 use crate::metrics::Metrics;
@@ -25,11 +26,15 @@ use crate::remote::{Depot, StoreAt};
 /// Lines of output that wait to be logged; more are dropped.
 const OUTPUT_QUEUE: usize = 1024;
 
+/// Revisions that were overtaken and are remembered.
+const MAX_OVERTAKEN: usize = 16;
+
 /// What is the same for every generation.
 pub(crate) struct Setting {
     pub(crate) group: String,
     pub(crate) store: StoreAt,
     pub(crate) cache_dir: PathBuf,
+    pub(crate) desired: Option<PathBuf>,
     pub(crate) host_dir: PathBuf,
     pub(crate) hosts: usize,
     pub(crate) host_threads: usize,
@@ -120,6 +125,9 @@ pub struct Manager {
     alive: Mutex<(Vec<Weak<Generation>>, Option<DesiredState>)>,
     layers: tokio::sync::OnceCell<(Depot, Cache)>,
     numbers: AtomicU64,
+    /// What `reload` took the place of, as long as the desired-state file does not name what serves:
+    /// the file comes later, in a pod by a minute, and must not bring these back on its way.
+    overtaken: Mutex<Vec<DesiredState>>,
     wanted: Mutex<String>,
     last_error: Mutex<String>,
     stopping: watch::Sender<bool>,
@@ -143,6 +151,7 @@ impl Manager {
             alive: Mutex::default(),
             layers: tokio::sync::OnceCell::new(),
             numbers: AtomicU64::new(0),
+            overtaken: Mutex::default(),
             wanted: Mutex::default(),
             last_error: Mutex::default(),
             stopping: watch::Sender::new(false),
@@ -191,12 +200,55 @@ impl Manager {
     }
 
     /// Loads a revision beside the one that serves, and swaps when it is up. What serves already is
-    /// not loaded again.
+    /// not loaded again. From then on the desired-state file counts again when it names this
+    /// revision or one that did not serve before it.
     pub async fn reload(
         self: &Arc<Self>,
         desired: DesiredState,
     ) -> Result<Arc<Generation>, NotLoaded> {
         let _one_at_a_time = self.loading.lock().await;
+        let before = self.current().map(|current| current.desired.clone());
+        let named = self.setting.desired.as_deref().and_then(desired::read);
+        let loaded = self.load_and_swap(desired).await?;
+        let mut overtaken = crate::hosts::lock(&self.overtaken);
+        if named.as_ref() == Some(&loaded.desired) {
+            overtaken.clear();
+        } else {
+            let old: Vec<_> = before.into_iter().chain(named).collect();
+            overtaken.retain(|state| !old.contains(state));
+            overtaken.extend(old);
+            overtaken.retain(|state| *state != loaded.desired);
+            let excess = overtaken.len().saturating_sub(MAX_OVERTAKEN);
+            overtaken.drain(..excess);
+        }
+        drop(overtaken);
+        Ok(loaded)
+    }
+
+    /// The same for what the desired-state file names; `None` when it is older than what serves.
+    pub(crate) async fn follow(
+        self: &Arc<Self>,
+        desired: DesiredState,
+    ) -> Result<Option<Arc<Generation>>, NotLoaded> {
+        let _one_at_a_time = self.loading.lock().await;
+        // Judged now: a reload may have ended while this waited for it.
+        if crate::hosts::lock(&self.overtaken).contains(&desired) {
+            tracing::debug!(revision = desired.revision, "the file is behind");
+            return Ok(None);
+        }
+        self.overtake_nothing();
+        self.load_and_swap(desired).await.map(Some)
+    }
+
+    /// Whatever the file names next counts.
+    pub(crate) fn overtake_nothing(&self) {
+        crate::hosts::lock(&self.overtaken).clear();
+    }
+
+    async fn load_and_swap(
+        self: &Arc<Self>,
+        desired: DesiredState,
+    ) -> Result<Arc<Generation>, NotLoaded> {
         desired
             .revision
             .clone_into(&mut crate::hosts::lock(&self.wanted));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ramen_group::DesiredState;
 use ramen_proto::v1::{self as proto, ReloadRequest, StatusRequest};
+use ramen_worker::desired::Follower;
 use serde_json::json;
 use tonic::Code;
 
@@ -349,4 +350,60 @@ fn folders(dir: &std::path::Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+#[tokio::test]
+async fn what_a_reload_took_the_place_of_does_not_come_back_by_the_file() {
+    let setup = setup();
+    let (file, pipe) = (setup.dir().join("desired.json"), setup.dir().join("pipe"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    let running = setup
+        .secret("RAMEN_SECRET_G__PIPE", pipe.to_str().unwrap())
+        .with(|args| args.desired = Some(file.clone()))
+        .serve(&group(&["echo"]))
+        .await;
+    let write = |desired: &DesiredState| {
+        let new = file.with_extension("new");
+        std::fs::write(&new, serde_json::to_vec(desired).unwrap()).unwrap();
+        std::fs::rename(new, &file).unwrap();
+    };
+    let one = group(&["echo"]).publish(&running.store(), "one").await;
+    let two = group(&["echo", "waits_at_load"])
+        .publish(&running.store(), "two")
+        .await;
+    let three = group(&["echo", "seen"])
+        .publish(&running.store(), "three")
+        .await;
+    let mut admin = running.admin().await;
+    let asked = request(&two);
+    let reload = tokio::spawn(async move { admin.reload(asked).await });
+    // Opens when the host of revision two reads: the load waits until it is dropped.
+    let hold = tokio::task::spawn_blocking(move || std::fs::File::create(pipe))
+        .await
+        .unwrap()
+        .unwrap();
+    write(&one);
+    let manager = Arc::clone(running.worker().manager());
+    let mut follower = Follower::new(manager, file.clone());
+    let (loaded, ()) = tokio::join!(
+        async {
+            drop(hold);
+            reload.await.unwrap()
+        },
+        follower.look()
+    );
+    assert_eq!(loaded.unwrap().into_inner().generation, 2);
+    // Neither while it loaded nor after it, as the file still names what was before.
+    Follower::new(Arc::clone(running.worker().manager()), file.clone())
+        .look()
+        .await;
+    let now = status(&running).await;
+    assert_eq!((now.revision.as_str(), now.generation), ("two", 2));
+    // News in the file counts, and the way back too once it has named what serves.
+    write(&three);
+    follower.look().await;
+    assert_eq!(status(&running).await.revision, "three");
+    write(&one);
+    follower.look().await;
+    assert_eq!(status(&running).await.revision, "one");
 }

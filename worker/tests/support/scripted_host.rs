@@ -124,6 +124,11 @@ impl Host {
             if package.callable == "dies_at_load" {
                 return false;
             }
+            if package.callable == "waits_at_load" {
+                // Until somebody has opened the pipe to write, and closed it.
+                let pipe = std::env::var("RAMEN_SECRET_G__PIPE").unwrap();
+                std::fs::read(pipe).unwrap();
+            }
             packages.push(LoadedPackage {
                 id: package.id,
                 ok,
