@@ -112,6 +112,29 @@ async fn only_a_condition_that_flips_gets_a_new_time() {
 }
 
 #[tokio::test]
+async fn a_group_whose_pods_roll_is_ready_and_not_done() {
+    let rolling = [(true, 1, "1 of 2 pods"), (false, 2, "0 of 2 pods")];
+    for (known, updated, words) in rolling {
+        let state = serving(ZoneView {
+            known,
+            updated,
+            ..zone(2, 2, None)
+        });
+        let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+        assert!(matches!(
+            outcome,
+            Outcome::Progressing {
+                reason: "RollingOut",
+                ..
+            }
+        ));
+        assert_eq!(says(&status, "Ready").0, "True");
+        let reconciling = condition(&status, "Reconciling").unwrap();
+        assert!(reconciling.message.starts_with(words), "{reconciling:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_bad_push_is_in_the_errors_list_while_the_last_good_revision_serves() {
     let mut state = serving(zone(2, 2, None));
     let group = validated(json!({}), referenced());

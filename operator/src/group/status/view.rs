@@ -35,8 +35,21 @@ impl<'a> View<'a> {
 
     /// A revision serves in all wanted pods.
     pub(super) fn serves(&self) -> bool {
-        let fine = |zone: &ZoneView| zone.wanted == 0 || (zone.known && zone.ready >= zone.wanted);
+        let fine = |zone: &ZoneView| zone.ready >= zone.wanted;
         self.memory.serving.is_some() && !self.zones.is_empty() && self.zones.iter().all(fine)
+    }
+
+    /// How many pods are of the newest template, while some are not: ranges, image, resources and secrets come with it.
+    fn rolling(&self) -> Option<u32> {
+        let settled = |zone: &ZoneView| zone.known && zone.updated >= zone.wanted;
+        let updated = |zone: &ZoneView| {
+            if zone.known {
+                zone.updated.min(zone.wanted)
+            } else {
+                0
+            }
+        };
+        (!self.zones.iter().all(settled)).then(|| self.zones.iter().map(updated).sum())
     }
 
     /// Why the last attempt broke off, while it is to be made again.
@@ -107,6 +120,12 @@ impl<'a> View<'a> {
                 },
             );
             return Outcome::Progressing { reason, message };
+        }
+        if let Some(updated) = self.rolling() {
+            return Outcome::Progressing {
+                reason: "RollingOut",
+                message: format!("{updated} of {wanted} pods run with the newest settings"),
+            };
         }
         let label = &serving.revision.label;
         match self.memory.observed_failure() {
