@@ -149,4 +149,4 @@ bench-cluster: setup ## the benchmark on a real cluster: pushes, new groups, a t
 	@cargo build --quiet --release -p ramen-worker
 	@cargo build --quiet --release -p ramen-e2e --bin bench_cluster
 	@$(XTASK) hosts --release
-	@e2e/bench.sh $(BENCH)
+	@RAMEN_BIN_DIR="$(TARGET)/release" e2e/bench.sh $(BENCH)

@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{
     ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use ramen_crds::McpGroup;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     caller::{Caller, GRPC},
     namespace::Namespace,
-    wait::condition,
+    wait::{self, condition},
 };
 
 /// A group.
@@ -158,6 +158,21 @@ impl Group {
         let secret = self.namespace.api::<Secret>().get(&name).await?;
         let key = secret.data.unwrap_or_default().remove("key");
         Ok(String::from_utf8(key.context("no entry `key`")?.0)?)
+    }
+
+    /// Deletes the group; ends when it is gone, and its pods with it.
+    ///
+    /// # Errors
+    /// When the API server refuses it, or it is still there after a minute.
+    pub async fn remove(self) -> anyhow::Result<()> {
+        self.namespace
+            .api::<McpGroup>()
+            .delete(&self.name, &DeleteParams::foreground())
+            .await?;
+        self.namespace
+            .until::<McpGroup>(&self.name, wait::gone)
+            .await
+            .map(drop)
     }
 
     /// A caller of each of its pods, with the key that the operator made.

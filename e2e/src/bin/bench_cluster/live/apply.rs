@@ -38,15 +38,7 @@ pub(crate) async fn run(stage: &Stage, findings: &mut Findings) -> anyhow::Resul
         let ready = ramen_e2e::condition::<McpGroup>("Ready", "True");
         group.until(|group| ready(Some(group))).await?;
         taken.push(seconds(began, SystemTime::now()));
-        stage
-            .namespace
-            .api::<McpGroup>()
-            .delete(&name, &kube::api::DeleteParams::foreground())
-            .await?;
-        stage
-            .namespace
-            .until::<McpGroup>(&name, ramen_e2e::gone)
-            .await?;
+        group.remove().await?;
     }
     let worst = taken.iter().copied().fold(0.0, f64::max);
     findings.add_value(

@@ -48,6 +48,7 @@ pub(crate) async fn run(stage: &Stage, findings: &mut Findings) -> anyhow::Resul
         subject.at_rest(&commit).await?;
     }
     let worst = taken.iter().copied().fold(0.0, f64::max);
+    subject.group.remove().await?;
     findings.add_value(
         "deps_s",
         worst,

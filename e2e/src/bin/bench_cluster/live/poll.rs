@@ -57,5 +57,6 @@ async fn one(mut subject: Subject) -> anyhow::Result<f64> {
     let began = SystemTime::now();
     subject.host.push(&files)?;
     let answered = last(&subject.answered(&wanted).await?)?;
+    subject.group.remove().await?;
     Ok(seconds(began, answered) - INTERVAL.as_secs_f64())
 }

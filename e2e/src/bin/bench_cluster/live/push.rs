@@ -29,6 +29,7 @@ pub(crate) async fn run(stage: &Stage, findings: &mut Findings) -> anyhow::Resul
             answers,
         });
     }
+    subject.group.remove().await?;
     let mut taken = Vec::new();
     for push in &pushes {
         taken.push(seconds(push.began, last(&push.answers)?));

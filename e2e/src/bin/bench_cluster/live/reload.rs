@@ -51,6 +51,7 @@ pub(crate) async fn run(stage: &Stage, findings: &mut Findings) -> anyhow::Resul
         use std::fmt::Write as _;
         let _ = write!(note, "; {times} times: {what}");
     }
+    subject.group.remove().await?;
     findings.add_value("reload_failed", count, vec![count], note);
     Ok(())
 }

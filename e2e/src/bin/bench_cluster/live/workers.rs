@@ -52,6 +52,7 @@ pub(crate) async fn run(stage: &Stage, findings: &mut Findings) -> anyhow::Resul
             sum / f64::from(hosts),
             front[0] + sum
         );
+        subject.group.remove().await?;
     }
     findings.tables.push(table);
     Ok(())
