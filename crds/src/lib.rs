@@ -4,6 +4,7 @@
 //! Owns the types and the pure [`validate()`] from a spec as written to a [`ValidatedGroup`] of
 //! newtypes; the operator and `ramen up` both start there. Must not know a client, async or I/O.
 
+pub mod gateway;
 pub mod labels;
 mod names;
 pub mod rules;

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body::Body as HttpBody;
 use ramen_group::CidrSet;
 use ramen_mcp::names::method;
@@ -32,6 +32,7 @@ use crate::gateway::Gateway;
 use crate::groups::Group;
 use crate::listen;
 use crate::media::{self, Accepts};
+use crate::names::ZONE_HEADER;
 use crate::pool::{Carried, Credentials};
 use crate::recent::Ended;
 
@@ -188,6 +189,7 @@ impl Call<'_> {
             (Era::Modern, Some(version)) => copies::carried(headers, version)?,
             _ => Vec::new(),
         };
+        let zone = zone(headers)?;
         let caller = self.caller.id.parse();
         let keys = self.group.access().worker.clone();
         let (Ok(caller), Some(keys)) = (caller, keys) else {
@@ -199,7 +201,11 @@ impl Call<'_> {
             id: request.id.clone(),
             era,
             keys,
-            carried: Carried { caller, copies },
+            carried: Carried {
+                caller,
+                copies,
+                zone,
+            },
         })
     }
 
@@ -268,6 +274,20 @@ impl Call<'_> {
             drop(place);
         });
         answer::events(pieces)
+    }
+}
+
+/// The zone that a request asks for, if it does. Whether there is one of that name its workers say.
+fn zone(headers: &HeaderMap) -> Result<Option<String>, McpError> {
+    let mut values = headers.get_all(ZONE_HEADER).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        Ok(name) if !name.is_empty() && values.next().is_none() => Ok(Some(name.to_owned())),
+        _ => Err(McpError::invalid_request(
+            "`ramen-zone` is given once and names one zone",
+        )),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The groups that are served: who may call them and where their workers are.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ramen_group::CidrSet;
 use ramen_redact::{KeySet, Secret};
@@ -29,8 +30,26 @@ pub struct GroupSpec {
     pub ranges: CidrSet,
     /// The gateway's key at its workers.
     pub worker_key: Secret,
-    /// Its workers, `host:port`.
-    pub workers: Vec<String>,
+    /// Its workers.
+    pub workers: Vec<WorkerAt>,
+}
+
+/// Where a worker is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkerAt {
+    /// `host:port`.
+    pub address: String,
+    /// Its zone, where zones have names.
+    pub zone: Option<String>,
+}
+
+impl From<String> for WorkerAt {
+    fn from(address: String) -> Self {
+        Self {
+            address,
+            zone: None,
+        }
+    }
 }
 
 /// A group that is served.
@@ -99,12 +118,40 @@ impl Access {
 
 /// All groups. A group that comes or goes needs no restart.
 #[derive(Debug, Clone, Default)]
-pub struct Groups(Arc<RwLock<HashMap<GroupName, Arc<Group>>>>);
+pub struct Groups(Arc<All>);
+
+#[derive(Debug, Default)]
+struct All {
+    groups: RwLock<HashMap<GroupName, Arc<Group>>>,
+    /// Whoever discovers them has not seen all of them yet.
+    incomplete: AtomicBool,
+}
 
 impl Groups {
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<GroupName, Arc<Group>>> {
+        self.0.groups.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<GroupName, Arc<Group>>> {
+        self.0
+            .groups
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whether all groups that there are have been seen: before that nobody should be sent here.
+    pub fn set_complete(&self, complete: bool) {
+        self.0.incomplete.store(!complete, Ordering::Release);
+    }
+
+    /// Whether all groups that there are have been seen.
+    pub fn is_complete(&self) -> bool {
+        !self.0.incomplete.load(Ordering::Acquire)
+    }
+
     /// Serves exactly these groups from now on. Groups that stay keep their connections.
     pub fn replace(&self, specs: &[GroupSpec]) {
-        let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.write();
         let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
         groups.retain(|name, group| {
             let stays = wanted.contains(name);
@@ -125,7 +172,7 @@ impl Groups {
 
     /// Serves this group, or serves it differently.
     pub fn set(&self, spec: &GroupSpec) {
-        let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.write();
         match groups.get(&spec.name) {
             Some(group) => group.set(spec),
             None => {
@@ -136,11 +183,7 @@ impl Groups {
 
     /// Serves this group no more.
     pub fn remove(&self, name: &GroupName) {
-        let removed = self
-            .0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
+        let removed = self.write().remove(name);
         if let Some(group) = removed {
             group.close();
         }
@@ -152,7 +195,7 @@ impl Groups {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = self.read();
         groups.get(&name).cloned()
     }
 
@@ -161,7 +204,7 @@ impl Groups {
         if let Some((namespace, name)) = header.split_once('/') {
             return self.get(namespace, name);
         }
-        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = self.read();
         let mut found = groups.values().filter(|group| group.name.name == header);
         let group = found.next()?;
         found.next().is_none().then(|| Arc::clone(group))

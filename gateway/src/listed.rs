@@ -1,6 +1,7 @@
 //! Groups from a file: who may call them and where their workers are. Read again when the file, or a
 //! key file that it names, changes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use ramen_group::{CidrSet, KeyFiles, KeyPrint};
 use ramen_redact::Secret;
 use serde::Deserialize;
 
-use crate::groups::{GroupName, GroupSpec, Groups};
+use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +37,11 @@ struct ListedGroup {
     /// Where callers may be; loopback when it is absent.
     allowed_cidrs: Option<Vec<String>>,
     /// `host:port` of each worker.
+    #[serde(default)]
     workers: Vec<String>,
+    /// The same of workers in zones, by the zone's name.
+    #[serde(default)]
+    zones: BTreeMap<String, Vec<String>>,
 }
 
 fn default_namespace() -> String {
@@ -122,12 +127,19 @@ impl Reading {
             let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
             errors.join("; ")
         })?;
-        for worker in &group.workers {
-            let port = worker
+        let mut workers: Vec<_> = group.workers.into_iter().map(WorkerAt::from).collect();
+        for (zone, addresses) in group.zones {
+            workers.extend(addresses.into_iter().map(|address| WorkerAt {
+                address,
+                zone: Some(zone.clone()),
+            }));
+        }
+        for WorkerAt { address, .. } in &workers {
+            let port = address
                 .rsplit_once(':')
                 .and_then(|(_, port)| port.parse::<u16>().ok());
-            if port.is_none() || http::uri::Authority::try_from(worker.as_str()).is_err() {
-                return Err(format!("worker `{worker}` is no host:port"));
+            if port.is_none() || http::uri::Authority::try_from(address.as_str()).is_err() {
+                return Err(format!("worker `{address}` is no host:port"));
             }
         }
         let own = KeyFiles {
@@ -155,7 +167,7 @@ impl Reading {
             keys,
             ranges,
             worker_key,
-            workers: group.workers,
+            workers,
         })
     }
 
@@ -225,7 +237,7 @@ mod tests {
     #[test]
     fn a_group_has_keys_ranges_and_workers() {
         let temp = folder(
-            "groups:\n- name: demo\n  keysFile: callers\n  workerKeyFile: own\n  allowedCidrs: [10.0.0.0/8]\n  workers: ['10.0.0.1:50051', '[::1]:1']\n",
+            "groups:\n- name: demo\n  keysFile: callers\n  workerKeyFile: own\n  allowedCidrs: [10.0.0.0/8]\n  workers: ['10.0.0.1:50051', '[::1]:1']\n  zones: {east: ['10.0.0.2:1']}\n",
         );
         let reading = read(&temp.path().join("groups.yaml")).unwrap();
         let [spec] = reading.specs.as_slice() else {
@@ -240,7 +252,19 @@ mod tests {
             spec.ranges.contains([10, 1, 2, 3].into())
                 && !spec.ranges.contains([127, 0, 0, 1].into())
         );
-        assert_eq!(spec.workers, ["10.0.0.1:50051", "[::1]:1"]);
+        let workers: Vec<_> = spec
+            .workers
+            .iter()
+            .map(|at| (at.address.as_str(), at.zone.as_deref()))
+            .collect();
+        assert_eq!(
+            workers,
+            [
+                ("10.0.0.1:50051", None),
+                ("[::1]:1", None),
+                ("10.0.0.2:1", Some("east"))
+            ]
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use ramen_gateway::door::Door;
 use ramen_gateway::operations::{self, Gate, Keyring, Operations, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
-use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, gateway, listener};
+use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, WorkerAt, gateway, listener};
 use ramen_group::{AddressRule, CidrSet, KeyFiles, KeyPrint};
 use ramen_redact::KeySet;
 use tokio::net::TcpListener;
@@ -212,7 +212,7 @@ fn serve(groups: &Groups, key: &Key, known: &mut Known) {
         keys,
         ranges: CidrSet::parse_list(LOOPBACK).unwrap_or_default(),
         worker_key: own.unwrap_or_default().into(),
-        workers: known.worker.iter().cloned().collect(),
+        workers: known.worker.iter().cloned().map(WorkerAt::from).collect(),
     });
 }
 

@@ -333,6 +333,7 @@ async fn tools(groups: &Groups, name: &GroupName) -> Result<Vec<Value>, OpError>
     let carried = Carried {
         caller: tonic::metadata::AsciiMetadataValue::from_static("gateway"),
         copies: Vec::new(),
+        zone: None,
     };
     let (mut tools, mut cursor) = (Vec::new(), None::<String>);
     for _ in 0..MAX_PAGES {

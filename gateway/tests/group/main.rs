@@ -6,6 +6,7 @@ mod eras;
 mod listening;
 mod streams;
 mod support;
+mod tls;
 mod withheld;
 mod worker;
 mod workers;

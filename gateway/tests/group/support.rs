@@ -58,7 +58,10 @@ pub(crate) fn spec(name: &str, key: &str, workers: &[SocketAddr]) -> GroupSpec {
         keys: KeySet::from_lines(key),
         ranges: CidrSet::parse_list("127.0.0.0/8").unwrap(),
         worker_key: "rmk_of_the_gateway".into(),
-        workers: workers.iter().map(ToString::to_string).collect(),
+        workers: workers
+            .iter()
+            .map(|worker| worker.to_string().into())
+            .collect(),
     }
 }
 
