@@ -106,14 +106,16 @@ impl HttpCaller {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let answer = self.send(&message).await;
         let answer = answer.map_err(|error| HttpRefusal::Lost(format!("{error:#}")))?;
-        let Ok(mut body) = serde_json::from_str::<Value>(&answer.body) else {
-            return Err(HttpRefusal::Status(answer.status));
+        let body = serde_json::from_str::<Value>(&answer.body).ok();
+        // What the gate refuses is answered without JSON-RPC.
+        let Some(mut body) = body.filter(|body| body["jsonrpc"] == "2.0") else {
+            return Err(match answer.status {
+                200 => HttpRefusal::Lost("half of an answer".to_owned()),
+                status => HttpRefusal::Status(status),
+            });
         };
         if !body["error"].is_null() {
             return Err(HttpRefusal::Rpc(answer.status, body["error"].take()));
-        }
-        if answer.status != 200 {
-            return Err(HttpRefusal::Status(answer.status));
         }
         Ok(body["result"].take())
     }
