@@ -1,9 +1,9 @@
 """What every pod of the chart keeps to."""
 
 import pytest
-from conftest import EVERY, of, pods, refused, render, rendered
+from conftest import VALUES, of, pods, refused, render, rendered
 
-CASES = pytest.mark.parametrize("case", EVERY)
+CASES = pytest.mark.parametrize("case", VALUES)
 
 
 def containers(spec: dict) -> list[dict]:
