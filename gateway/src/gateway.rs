@@ -50,7 +50,6 @@ pub fn info() -> Arc<str> {
 /// What is at a path.
 enum Place<'p> {
     Health,
-    Ready,
     Operations(&'p Operations),
     Api(&'p Operations, String),
     Group(Option<Arc<Group>>),
@@ -64,8 +63,7 @@ impl Gateway {
         B: HttpBody<Data = Bytes> + Unpin,
     {
         match self.place(&request) {
-            Place::Health => health(&request, true),
-            Place::Ready => health(&request, self.is_ready()),
+            Place::Health => health(&request),
             Place::Operations(operations) => operations.mcp(&self.door, peer, request).await,
             Place::Api(operations, path) => operations.api(&self.door, peer, &path, request).await,
             Place::Group(group) => endpoint::answer(self, group, peer, request).await,
@@ -79,8 +77,7 @@ impl Gateway {
     fn place<B>(&self, request: &Request<B>) -> Place<'_> {
         let path = request.uri().path();
         match path {
-            "/healthz" => return Place::Health,
-            "/readyz" => return Place::Ready,
+            "/healthz" | "/readyz" => return Place::Health,
             "/mcp" => return Place::Group(self.by_header(request)),
             _ => {}
         }
@@ -99,11 +96,6 @@ impl Gateway {
         }
     }
 
-    /// Whether new callers should be sent here.
-    fn is_ready(&self) -> bool {
-        self.groups.is_complete() && !*self.stopping.borrow()
-    }
-
     fn by_header<B>(&self, request: &Request<B>) -> Option<Arc<Group>> {
         let mut lines = request.headers().get_all(GROUP_HEADER).iter();
         let name = lines.next()?.to_str().ok()?;
@@ -115,10 +107,9 @@ impl Gateway {
 }
 
 /// Health needs no key.
-fn health<B>(request: &Request<B>, good: bool) -> Answer {
+fn health<B>(request: &Request<B>) -> Answer {
     match *request.method() {
-        Method::GET | Method::HEAD if good => answer::text(StatusCode::OK, "ok\n"),
-        Method::GET | Method::HEAD => answer::text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+        Method::GET | Method::HEAD => answer::text(StatusCode::OK, "ok\n"),
         _ => answer::empty(StatusCode::METHOD_NOT_ALLOWED),
     }
 }

@@ -8,8 +8,6 @@ pub mod answer;
 pub mod callers;
 pub mod config;
 mod copies;
-#[cfg(feature = "discovery-kube")]
-pub mod discovery;
 pub mod door;
 mod endpoint;
 pub mod gateway;
@@ -25,6 +23,7 @@ pub mod pool;
 pub mod recent;
 mod reference;
 pub mod serve;
+pub mod upstreams;
 
 pub use gateway::Gateway;
-pub use groups::{GroupName, GroupSpec, Groups, WorkerAt};
+pub use groups::{GroupName, GroupSpec, Groups};

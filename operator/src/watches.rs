@@ -26,9 +26,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 pub(crate) use self::joined::{Stub, each};
-pub(crate) use self::kept::Filling;
-use self::kept::{Kept, cache};
-use crate::gateways;
+use self::kept::{Filling, Kept, cache};
 use crate::group::{Context, GroupKey, Handed, REPLICAS, Wake};
 use crate::names;
 
@@ -60,8 +58,6 @@ pub struct Caches {
     pub pdbs: Metas<PodDisruptionBudget>,
     /// Ours.
     pub hpas: Kept<HorizontalPodAutoscaler>,
-    /// Those that gateways read; see [`crate::gateways`].
-    pub gateways: Metas<Secret>,
 }
 
 /// A kind of children, and where its objects are kept.
@@ -149,7 +145,6 @@ pub struct Writers {
     network_policies: Filling<PartialObjectMeta<NetworkPolicy>>,
     pdbs: Filling<PartialObjectMeta<PodDisruptionBudget>>,
     hpas: Filling<HorizontalPodAutoscaler>,
-    gateways: Filling<PartialObjectMeta<Secret>>,
 }
 
 #[cfg(test)]
@@ -215,10 +210,6 @@ impl Writers {
         &mut self.service_accounts
     }
 
-    pub(crate) fn gateways(&mut self) -> &mut Filling<PartialObjectMeta<Secret>> {
-        &mut self.gateways
-    }
-
     pub(crate) fn maps(&mut self) -> &mut Filling<PartialObjectMeta<ConfigMap>> {
         &mut self.config_maps
     }
@@ -236,7 +227,6 @@ impl Caches {
         let (network_policies, to_network_policies) = cache();
         let (pdbs, to_pdbs) = cache();
         let (hpas, to_hpas) = cache();
-        let (gateways, to_gateways) = cache();
         (
             Self {
                 groups,
@@ -248,7 +238,6 @@ impl Caches {
                 network_policies,
                 pdbs,
                 hpas,
-                gateways,
             },
             Writers {
                 groups: to_groups,
@@ -260,7 +249,6 @@ impl Caches {
                 network_policies: to_network_policies,
                 pdbs: to_pdbs,
                 hpas: to_hpas,
-                gateways: to_gateways,
             },
         )
     }
@@ -275,7 +263,6 @@ impl Caches {
         self.services.ready().await?;
         self.network_policies.ready().await?;
         self.pdbs.ready().await?;
-        self.gateways.ready().await?;
         self.hpas.ready().await
     }
 
@@ -339,11 +326,6 @@ pub(crate) fn start(
         hpa.status = None;
         hpa.stamp();
     });
-    match &ctx.operator.gateways {
-        Some(namespace) => gateways::start(client, namespace, ctx, writers.gateways, tasks),
-        // Nothing is listed; nothing is waited for.
-        None => writers.gateways.finish(),
-    }
     let groups = each::<DeserializeGuard<McpGroup>>(client, namespaces, &all);
     let groups = groups.default_backoff().modify(|guarded| {
         if let Ok(group) = &mut guarded.0 {

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, ServeArgs};
 use crate::desired::Follower;
-use crate::gate::{Door, DoorFiles, Gate, InFlight, watch_keys};
+use crate::gate::{self, Door, Gate, InFlight, watch_keys};
 use crate::generation::{Manager, Setting};
 use crate::hosts::LoadLimits;
 use crate::listener;
@@ -88,7 +88,6 @@ impl Worker {
             zone,
             keys,
             admin_keys,
-            gateway_keys,
             admin_ranges,
             ranges,
             address,
@@ -159,15 +158,12 @@ impl Worker {
         }
         let (look, look_at_desired) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         // The keys are there before the first call can be.
-        let files = DoorFiles {
-            mcp: keys,
-            gateway: gateway_keys,
-            admin: admin_keys,
-        };
-        files.open(&gate);
+        gate.mcp.set_keys(gate::read_keys(&keys));
+        gate.admin.set_keys(gate::read_keys(&admin_keys));
         helpers.push(tokio::spawn(watch_keys(
             Arc::clone(&gate),
-            files,
+            keys,
+            admin_keys,
             Arc::clone(&look),
         )));
         if let Some(file) = desired {

@@ -1,7 +1,6 @@
 //! The API alone.
 
 mod drills;
-mod gateway;
 mod operator;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};

@@ -2,7 +2,6 @@
 
 mod alone;
 mod docs;
-mod gateway;
 mod hosts;
 mod install;
 mod network;
