@@ -22,6 +22,12 @@ VALUES = {
     "full": yaml.safe_load((Path(__file__).parent / "full.yaml").read_text()),
 }
 
+GATEWAYS = {
+    "gateway": {"gateway": {"enabled": True}},
+    "gateway-full": yaml.safe_load((Path(__file__).parent / "gateway.yaml").read_text()),
+}
+EVERY = VALUES | GATEWAYS
+
 
 def found(name: str, *places: Path) -> str | None:
     """A program: named by RAMEN_<NAME>, from the caches (newest first), or on PATH."""
@@ -68,7 +74,7 @@ def template(chart: Path, values: dict, *args: str) -> subprocess.CompletedProce
 
 @functools.cache
 def rendered(case: str) -> list[dict]:
-    done = template(CHART, VALUES[case])
+    done = template(CHART, EVERY[case])
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 

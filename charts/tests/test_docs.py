@@ -48,7 +48,7 @@ def is_valid_group(document: dict):
 
 
 def test_pages_are_there_and_every_link_leads_somewhere():
-    assert {page.stem for page in PAGES} == {"install", "upgrade", "day-2", "security", "gitops"}
+    assert {page.stem for page in PAGES} == {"install", "upgrade", "day-2", "security", "gitops", "gateway"}
     for page in PAGES:
         text = FENCE.sub("", page.read_text())
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -93,7 +93,7 @@ def test_values_in_the_pages_are_taken_by_the_chart():
 def test_values_that_the_pages_name_exist():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for page in PAGES:
-        for name in re.findall(r"`((?:artifacts|persistence|scratch|operator|networkPolicy|metrics|rbac|worker\.image)\.[\w.]+)`", page.read_text()):
+        for name in re.findall(r"`((?:artifacts|gateway|persistence|scratch|operator|networkPolicy|metrics|rbac|worker\.image)\.[\w.]+)`", page.read_text()):
             node = values
             for part in name.split("."):
                 assert part in node, f"{page.name}: {name}"

@@ -1,9 +1,9 @@
 """What every pod of the chart keeps to."""
 
 import pytest
-from conftest import VALUES, of, pods, refused, render, rendered
+from conftest import EVERY, of, pods, refused, render, rendered
 
-CASES = pytest.mark.parametrize("case", VALUES)
+CASES = pytest.mark.parametrize("case", EVERY)
 
 
 def containers(spec: dict) -> list[dict]:

@@ -1,12 +1,9 @@
 //! All servers of one program: connected in the order of their names, supervised, offered as a snapshot.
 
-mod lists;
-mod replace;
 mod supervise;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
@@ -19,9 +16,6 @@ use crate::client::{Client, Options, Updates};
 use crate::config::ServerConfig;
 use crate::error::ClientError;
 use crate::list::Tool;
-use supervise::Begin;
-
-pub use lists::Lists;
 
 /// How a [`Manager`] works.
 #[derive(Clone, Debug)]
@@ -35,10 +29,6 @@ pub struct ManagerOptions {
     /// Whether a server that failed at the start is tried again, as one that is lost later. It is not by default: a
     /// server that was never there is usually a mistake in the configuration.
     pub retry_failed: bool,
-    /// Whether prompts and resources are kept as the tools are: listed when a server is connected and when it says that
-    /// they changed, not when somebody asks. And how often all lists of a server over HTTP are asked for again, since
-    /// nothing else tells that such a server went away or was replaced.
-    pub keep_lists: Option<Duration>,
 }
 
 impl Default for ManagerOptions {
@@ -48,7 +38,6 @@ impl Default for ManagerOptions {
             backoff: BackoffPolicy::default(),
             parallel: 8,
             retry_failed: false,
-            keep_lists: None,
         }
     }
 }
@@ -58,8 +47,6 @@ impl Default for ManagerOptions {
 pub enum State {
     /// Connected.
     Up,
-    /// Being connected for the first time.
-    Connecting,
     /// Not started: its tools are known from the cache, and the first use connects it.
     Cached,
     /// Not there. Its last known tools are kept.
@@ -82,10 +69,6 @@ pub struct Status {
     pub tools: Arc<[Tool]>,
     /// What it declares, as last known: `tools`, `prompts`, `resources`.
     pub offers: Option<Arc<[String]>>,
-    /// What else it lists, as last known; empty unless the manager keeps lists.
-    pub lists: Lists,
-    /// When it came into this state.
-    pub since: SystemTime,
 }
 
 /// Makes a connection; another one in tests.
@@ -115,13 +98,7 @@ struct Slot {
     client: Option<Arc<Client>>,
     tools: Arc<[Tool]>,
     offers: Option<Arc<[String]>>,
-    lists: Lists,
     state: State,
-    since: SystemTime,
-    /// Ends the supervision of this server alone.
-    stop: CancellationToken,
-    /// It is not to be connected: its configuration cannot be used.
-    refused: bool,
     /// Held while the server is connected for its first use.
     first_use: Arc<tokio::sync::Mutex<()>>,
 }
@@ -185,10 +162,9 @@ impl Manager {
         };
         let (mut trusted, mut unknown) = (Vec::new(), BTreeMap::new());
         for (name, config) in servers.into_iter().filter(|(_, config)| config.enabled) {
-            let stop = self.inner.stop.child_token();
             match known.get(&name) {
                 Some(entry) if entry.fingerprint == config.fingerprint() => {
-                    let mut slot = Slot::new(config, State::Cached, stop);
+                    let mut slot = Slot::new(config, State::Cached);
                     slot.tools = Arc::from(entry.tools.as_slice());
                     slot.offers = entry.offers.as_deref().map(Arc::from);
                     trusted.push((name, slot));
@@ -226,8 +202,7 @@ impl Manager {
                         tools = client.tools().len(),
                         "connected"
                     );
-                    let stop = inner.stop.child_token();
-                    inner.put(&name, Slot::new(config, State::Up, stop));
+                    inner.put(&name, Slot::new(config, State::Up));
                     inner.adopt(&name, client).await;
                 }
                 Err(error) => {
@@ -239,10 +214,9 @@ impl Manager {
                     );
                     let retrying = inner.options.retry_failed;
                     let state = State::Down { why, retrying };
-                    let stop = inner.stop.child_token();
-                    inner.put(&name, Slot::new(config, state, stop));
+                    inner.put(&name, Slot::new(config, state));
                     if retrying {
-                        inner.supervise(name, Begin::AfterWait);
+                        inner.supervise(name, None);
                     }
                 }
             }
@@ -271,8 +245,6 @@ impl Manager {
                     None => Arc::clone(&slot.tools),
                 },
                 offers: slot.offers.clone(),
-                lists: slot.lists.clone(),
-                since: slot.since,
             })
             .collect()
     }
@@ -289,9 +261,6 @@ impl Manager {
             match (&slot.client, &slot.state) {
                 (Some(client), _) => return Ok(Arc::clone(client)),
                 (None, State::Down { why, .. }) => return Err(ClientError::gone(why.clone())),
-                (None, State::Connecting) => {
-                    return Err(ClientError::gone("it is not connected yet"));
-                }
                 (None, _) => Arc::clone(&slot.first_use),
             }
         };
@@ -311,18 +280,13 @@ impl Manager {
         };
         if self
             .inner
-            .supervise(name.to_owned(), Begin::With(Arc::clone(&client)))
+            .supervise(name.to_owned(), Some(Arc::clone(&client)))
         {
             self.inner.arrived(name, &client);
             return Ok(client);
         }
         client.close().await;
         Err(ClientError::gone("it was closed"))
-    }
-
-    /// Whether prompts and resources are kept as the tools are.
-    pub(crate) fn keeps_lists(&self) -> bool {
-        self.inner.options.keep_lists.is_some()
     }
 
     /// Tells when servers come, go, or change their lists.
@@ -341,7 +305,10 @@ impl Manager {
             .slots()
             .values_mut()
             .filter_map(|slot| {
-                slot.become_down("it was closed", false);
+                slot.state = State::Down {
+                    why: "it was closed".to_owned(),
+                    retrying: false,
+                };
                 slot.client.take()
             })
             .collect();
@@ -356,36 +323,15 @@ impl Drop for Manager {
 }
 
 impl Slot {
-    fn new(config: ServerConfig, state: State, stop: CancellationToken) -> Self {
+    fn new(config: ServerConfig, state: State) -> Self {
         Self {
             config,
             client: None,
             tools: Arc::from([]),
             offers: None,
-            lists: Lists::default(),
             state,
-            since: SystemTime::now(),
-            stop,
-            refused: false,
             first_use: Arc::default(),
         }
-    }
-
-    /// Whether that is news.
-    fn become_state(&mut self, state: State) -> bool {
-        let news = std::mem::discriminant(&self.state) != std::mem::discriminant(&state);
-        if news {
-            self.since = SystemTime::now();
-        }
-        self.state = state;
-        news
-    }
-
-    fn become_down(&mut self, why: &str, retrying: bool) -> bool {
-        self.become_state(State::Down {
-            why: why.to_owned(),
-            retrying,
-        })
     }
 }
 
@@ -412,7 +358,7 @@ impl Inner {
     async fn adopt(self: &Arc<Self>, name: &str, client: Arc<Client>) -> bool {
         // In this order, so that a client that dies at once is known when its end is noticed.
         self.arrived(name, &client);
-        if self.supervise(name.to_owned(), Begin::With(Arc::clone(&client))) {
+        if self.supervise(name.to_owned(), Some(Arc::clone(&client))) {
             return true;
         }
         if let Some(slot) = self.slots().get_mut(name) {

@@ -4,6 +4,7 @@
 //! Owns the types and the pure [`validate()`] from a spec as written to a [`ValidatedGroup`] of
 //! newtypes; the operator and `ramen up` both start there. Must not know a client, async or I/O.
 
+pub mod gateway;
 pub mod labels;
 mod names;
 pub mod rules;
@@ -16,15 +17,13 @@ pub use names::{API_GROUP, API_VERSION, KIND, MAX_GROUP_NAME, MAX_ZONE_NAME, sec
 pub use schema::crd;
 pub use spec::{
     Autoscaling, EgressSpec, EnvVar, GitRef, KeysSpec, LocalRef, McpGroup, McpGroupSpec,
-    NetworkSpec, RolloutSpec, SecretKeyRef, SourceSpec, UpstreamSpec, UpstreamValue, WorkerSpec,
-    ZoneSpec,
+    NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec,
 };
 pub use status::{
     DeployTimings, ErrorEntry, LastDeploy, McpGroupStatus, PackageStatus, RevisionStatus,
     ZoneStatus,
 };
 pub use validate::{
-    Egress, GitUrl, GroupName, InnerPath, Interval, PythonVersion, Reach, RefSpec, Replicas,
-    SecretName, Settings, SpecFault, Upstream, UpstreamName, UrlPolicy, ValidatedGroup, Zone,
-    ZoneName, validate, validate_with,
+    Egress, GitUrl, GroupName, InnerPath, Interval, PythonVersion, RefSpec, Replicas, SecretName,
+    SpecFault, UrlPolicy, ValidatedGroup, Zone, ZoneName, validate, validate_with,
 };

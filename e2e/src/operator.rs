@@ -29,8 +29,7 @@ pub struct Operator {
     /// Kubeconfig, store, scratch, hooks, log.
     dir: PathBuf,
     server: String,
-    token: String,
-    authority: Option<String>,
+    account: Account,
     ports: [u16; 3],
     env: Vec<(String, String)>,
     child: Option<Child>,
@@ -47,8 +46,7 @@ impl Operator {
             program: binary("ramen-operator")?,
             dir: dir.to_owned(),
             server: server.to_owned(),
-            token: account.token.clone(),
-            authority: account.authority.clone(),
+            account: account.clone(),
             ports: free_ports()?,
             env: Vec::new(),
             child: None,
@@ -81,8 +79,7 @@ impl Operator {
             program: self.program.clone(),
             dir: self.dir.clone(),
             server: self.server.clone(),
-            token: self.token.clone(),
-            authority: self.authority.clone(),
+            account: self.account.clone(),
             ports: free_ports()?,
             env,
             child: None,
@@ -95,7 +92,7 @@ impl Operator {
     /// When the program cannot be started.
     pub fn start(&mut self) -> anyhow::Result<()> {
         let config = self.dir.join(format!("kubeconfig-{}", self.ports[0]));
-        fs::write(&config, self.kubeconfig().to_string())?;
+        fs::write(&config, kubeconfig(&self.account, &self.server).to_string())?;
         let log = fs::File::options()
             .append(true)
             .create(true)
@@ -259,18 +256,19 @@ impl Operator {
     fn log_file(&self) -> PathBuf {
         self.dir.join(format!("operator-{}.log", self.ports[0]))
     }
+}
 
-    fn kubeconfig(&self) -> serde_json::Value {
-        json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "it",
-            "clusters": [{ "name": "it", "cluster": {
-                // Not looked at when the server is a proxy without TLS.
-                "server": self.server, "certificate-authority-data": self.authority,
-            }}],
-            "users": [{ "name": "it", "user": { "token": self.token } }],
-            "contexts": [{ "name": "it", "context": { "cluster": "it", "user": "it" } }],
-        })
-    }
+/// A kubeconfig of an account, for the API server at this address.
+pub(crate) fn kubeconfig(account: &Account, server: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{ "name": "it", "cluster": {
+            // Not looked at when the server is a proxy without TLS.
+            "server": server, "certificate-authority-data": account.authority,
+        }}],
+        "users": [{ "name": "it", "user": { "token": account.token } }],
+        "contexts": [{ "name": "it", "context": { "cluster": "it", "user": "it" } }],
+    })
 }
 
 /// Sends a signal to a process that was started here.

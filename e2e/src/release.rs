@@ -119,6 +119,10 @@ impl Release {
                     "artifacts": { "clusterIP": pick(count / 2) },
                 },
             });
+            if values["gateway"]["enabled"] == true {
+                all["gateway"] = json!({ "image": { "pullPolicy": "Never" } });
+                all["services"]["gateway"] = json!({ "clusterIP": pick(count / 4) });
+            }
             merge(&mut all, values.clone());
             let release = Self {
                 namespace: namespace.clone(),

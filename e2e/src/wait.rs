@@ -10,6 +10,9 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+/// Between two questions.
+const BEAT: Duration = Duration::from_millis(50);
+
 pub(crate) async fn until<K>(
     api: Api<K>,
     name: &str,
@@ -33,6 +36,27 @@ where
         "{} {name} is not as it should be after {limit:?}: {text}",
         K::kind(&())
     )
+}
+
+/// Asks again and again until it is so: for what has no event to wait for, such as a change on its way through a program.
+///
+/// # Errors
+/// When it is not so within a minute, or cannot be asked.
+pub async fn comes_true(
+    what: &str,
+    ask: impl AsyncFn() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let mut beat = tokio::time::interval(BEAT);
+    let asking = async {
+        loop {
+            beat.tick().await;
+            if ask().await? {
+                return Ok(());
+            }
+        }
+    };
+    let came = tokio::time::timeout(crate::namespace::LIMIT, asking).await;
+    came.unwrap_or_else(|_| bail!("it did not come true: {what}"))
 }
 
 /// It exists.

@@ -10,7 +10,6 @@ use ramen_group::{AddressRule, CidrSet};
 use crate::callers::Limits;
 use crate::names;
 use crate::origin::Sites;
-use crate::upstreams::Policy;
 
 /// Arguments of `ramen-gateway`.
 #[derive(Debug, Clone, clap::Args)]
@@ -18,9 +17,18 @@ pub struct Args {
     /// Address and port of the HTTP endpoints
     #[arg(long, env = names::LISTEN, default_value = "127.0.0.1:8080", value_name = "ADDR")]
     pub listen: SocketAddr,
-    /// File that names the groups, their keys and workers; watched
+    /// Where groups come from
+    #[arg(long, env = names::DISCOVERY, default_value = "file", value_name = "file|kube")]
+    pub discovery: Origin,
+    /// With `file`: names the groups, their keys and workers; watched
     #[arg(long, env = names::CONFIG, value_name = "FILE")]
-    pub config: PathBuf,
+    pub config: Option<PathBuf>,
+    /// With `kube`: namespaces whose groups are served, separated by commas [default: all]
+    #[arg(long, env = names::NAMESPACES, value_name = "NAMESPACES", value_delimiter = ',')]
+    pub namespaces: Vec<String>,
+    /// With `kube`: the namespace with the keys of groups [default: that of the service account]
+    #[arg(long, env = names::NAMESPACE, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
     /// Hosts that are served, separated by commas [default: loopback names on a loopback address, any on others]
     #[arg(long, env = names::ALLOWED_HOSTS, value_name = "HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
@@ -54,12 +62,6 @@ pub struct Args {
     /// Key of the certificate (PEM)
     #[arg(long, env = names::TLS_KEY, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Ranges that upstreams may be in although they are not public, separated by commas
-    #[arg(long, env = names::UPSTREAM_ALLOWED_CIDRS, value_name = "CIDRS")]
-    pub upstream_allowed_cidrs: Option<String>,
-    /// Start the upstreams that are programs, as this user
-    #[arg(long, env = names::UPSTREAM_COMMANDS)]
-    pub upstream_commands: bool,
     /// Seconds that requests may go on after SIGTERM
     #[arg(long, env = names::DRAIN_SECS, default_value = "30", value_name = "SECS")]
     pub drain_secs: u32,
@@ -71,13 +73,36 @@ pub struct Args {
     pub log: String,
 }
 
+/// Where groups come from, as a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Origin {
+    /// A file.
+    File,
+    /// The API server of a cluster.
+    Kube,
+}
+
+/// Where groups come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file of groups.
+    File(PathBuf),
+    /// The API server of a cluster.
+    Kube {
+        /// Namespaces of groups; none: all.
+        namespaces: Vec<String>,
+        /// The gateways' own namespace; else that of the service account.
+        own: Option<String>,
+    },
+}
+
 /// What the arguments mean.
 #[derive(Debug)]
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
-    /// The file of groups.
-    pub file: PathBuf,
+    /// Where groups come from.
+    pub source: Source,
     /// Hosts and origins.
     pub sites: Sites,
     /// How callers' addresses are found.
@@ -90,8 +115,6 @@ pub struct Config {
     pub limits: Limits,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// What upstreams may be.
-    pub upstreams: Policy,
     /// How long requests may go on after SIGTERM.
     pub drain: Duration,
     /// Where to write the address.
@@ -110,7 +133,10 @@ impl Config {
     pub fn new(args: Args) -> Result<Self, ConfigError> {
         let Args {
             listen,
+            discovery,
             config,
+            namespaces,
+            namespace,
             allowed_hosts,
             allowed_origins,
             trust_proxy,
@@ -122,28 +148,21 @@ impl Config {
             caller_streams,
             tls_cert,
             tls_key,
-            upstream_allowed_cidrs,
-            upstream_commands,
             drain_secs,
             address_file,
             log,
         } = args;
         let mut faults = Vec::new();
-        let mut ranges = |name: &str, text: String| {
+        let proxies = proxy_cidrs.map(|text| {
             CidrSet::parse_list(&text).unwrap_or_else(|errors| {
-                faults.extend(errors.iter().map(|error| format!("{name}: {error}")));
+                faults.extend(
+                    errors
+                        .iter()
+                        .map(|error| format!("{}: {error}", names::PROXY_CIDRS)),
+                );
                 CidrSet::default()
             })
-        };
-        let proxies = proxy_cidrs.map(|text| ranges(names::PROXY_CIDRS, text));
-        let upstreams = Policy {
-            allowed: ranges(
-                names::UPSTREAM_ALLOWED_CIDRS,
-                upstream_allowed_cidrs.unwrap_or_default(),
-            ),
-            commands: upstream_commands,
-            ..Policy::default()
-        };
+        });
         for (name, value) in [
             (names::MAX_CONNECTIONS, max_connections),
             (names::CALL_TIMEOUT_SECS, call_timeout_secs),
@@ -159,6 +178,13 @@ impl Config {
                 .map(|entry| entry.trim().trim_end_matches('/').to_owned());
             list.filter(|entry| !entry.is_empty()).collect()
         };
+        let source = source(
+            discovery,
+            config,
+            trimmed(namespaces),
+            namespace,
+            &mut faults,
+        );
         let origins = trimmed(allowed_origins);
         for origin in &origins {
             if !origin.contains("://") {
@@ -174,7 +200,7 @@ impl Config {
         let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         Ok(Self {
             listen,
-            file: config,
+            source,
             sites: Sites {
                 loopback: listen.ip().to_canonical().is_loopback(),
                 hosts: trimmed(allowed_hosts),
@@ -192,11 +218,44 @@ impl Config {
                 streams: size(caller_streams),
             },
             tls: tls_cert.zip(tls_key),
-            upstreams,
             drain: Duration::from_secs(drain_secs.into()),
             address_file,
             log,
         })
+    }
+}
+
+/// Where groups come from, as far as the arguments agree.
+fn source(
+    origin: Origin,
+    file: Option<PathBuf>,
+    namespaces: Vec<String>,
+    own: Option<String>,
+    faults: &mut Vec<String>,
+) -> Source {
+    if origin == Origin::Kube && cfg!(not(feature = "discovery-kube")) {
+        faults.push(format!(
+            "{}: this program was built without the feature discovery-kube",
+            names::DISCOVERY
+        ));
+    }
+    match (origin, file) {
+        (Origin::File, Some(file)) => return Source::File(file),
+        (Origin::File, None) => faults.push(format!(
+            "{} (--config): the file of groups must be named, or {} be kube",
+            names::CONFIG,
+            names::DISCOVERY
+        )),
+        (Origin::Kube, Some(_)) => faults.push(format!(
+            "{} is for {}=file; with kube the groups are those of the cluster",
+            names::CONFIG,
+            names::DISCOVERY
+        )),
+        (Origin::Kube, None) => {}
+    }
+    Source::Kube {
+        namespaces,
+        own: own.filter(|name| !name.is_empty()),
     }
 }
 
@@ -220,23 +279,38 @@ mod tests {
         let error = parse(&[
             "--proxy-cidrs",
             "10.0.0.1/8,x",
-            "--upstream-allowed-cidrs",
-            "10.0.0.0/8,private",
             "--max-connections",
             "0",
             "--allowed-origins",
             "app",
         ]);
         let text = error.unwrap_err().to_string();
-        for part in [
-            "`10.0.0.1/8`",
-            "`x`",
-            "RAMEN_UPSTREAM_ALLOWED_CIDRS: `private`",
-            "RAMEN_MAX_CONNECTIONS",
-            "`app`",
-        ] {
+        for part in ["`10.0.0.1/8`", "`x`", "RAMEN_MAX_CONNECTIONS", "`app`"] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn groups_come_from_a_file_or_from_a_cluster_and_not_from_both() {
+        let parse = |args: &[&str]| {
+            let all = ["gateway"].iter().chain(args);
+            Config::new(<Cli as clap::Parser>::parse_from(all).args)
+        };
+        let of_cluster = parse(&["--discovery", "kube", "--namespaces", "team-a, team-b,"]);
+        assert_eq!(
+            of_cluster.unwrap().source,
+            Source::Kube {
+                namespaces: vec!["team-a".into(), "team-b".into()],
+                own: None
+            }
+        );
+        let neither = parse(&[]).unwrap_err().to_string();
+        assert!(neither.contains("RAMEN_GATEWAY_CONFIG"), "{neither}");
+        let both = parse(&["--discovery", "kube", "--config", "x"]).unwrap_err();
+        assert!(
+            both.to_string().contains("RAMEN_GATEWAY_DISCOVERY"),
+            "{both}"
+        );
     }
 
     #[test]

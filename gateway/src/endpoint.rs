@@ -8,9 +8,7 @@
 //! numbers of their requests, so one could cancel another's. A client that goes away cancels its call.
 
 mod reply;
-mod source;
 mod stream;
-mod upstream;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +16,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body::Body as HttpBody;
 use ramen_group::CidrSet;
 use ramen_mcp::names::method;
@@ -34,9 +32,9 @@ use crate::gateway::Gateway;
 use crate::groups::Group;
 use crate::listen;
 use crate::media::{self, Accepts};
+use crate::names::ZONE_HEADER;
 use crate::pool::{Carried, Credentials};
 use crate::recent::Ended;
-use crate::upstreams::Part;
 
 /// One request that came through the gate.
 struct Call<'g> {
@@ -177,10 +175,6 @@ impl Call<'_> {
         let wants_events = runs_code && request.params.meta().wants_notifications();
         // What the server can do depends on the way: only where events can go, changes are told.
         let discovers = request.method == method::DISCOVER;
-        let part = self.group.upstreams.part(request).await;
-        if !matches!(part, Part::None) {
-            return self.beside(part, request, ask, body, wants_events).await;
-        }
         if self.accepts.events && (wants_events || discovers) {
             self.stream(ask, body.clone()).await
         } else {
@@ -195,6 +189,7 @@ impl Call<'_> {
             (Era::Modern, Some(version)) => copies::carried(headers, version)?,
             _ => Vec::new(),
         };
+        let zone = zone(headers)?;
         let caller = self.caller.id.parse();
         let keys = self.group.access().worker.clone();
         let (Ok(caller), Some(keys)) = (caller, keys) else {
@@ -206,22 +201,26 @@ impl Call<'_> {
             id: request.id.clone(),
             era,
             keys,
-            carried: Carried { caller, copies },
+            carried: Carried {
+                caller,
+                copies,
+                zone,
+            },
         })
     }
 
     async fn unary(self, ask: Ask, body: Bytes) -> Answer {
-        match self.worker(&ask, body).await {
-            Ok(reply) => self.respond(&ask, reply),
-            Err(status) => reply::failed(&ask, &status),
-        }
-    }
-
-    /// The answer of a worker.
-    async fn worker(&self, ask: &Ask, body: Bytes) -> Result<Bytes, tonic::Status> {
         let limit = self.gateway.call_timeout;
-        let pool = &self.group.pool;
-        pool.call(&ask.keys, &ask.carried, body, limit).await
+        let answered = self
+            .group
+            .pool
+            .call(&ask.keys, &ask.carried, body, limit)
+            .await;
+        let reply = match answered {
+            Ok(reply) => reply,
+            Err(status) => return reply::failed(&ask, &status),
+        };
+        self.respond(&ask, reply)
     }
 
     /// The one answer of a request, after another look at the caller.
@@ -275,6 +274,20 @@ impl Call<'_> {
             drop(place);
         });
         answer::events(pieces)
+    }
+}
+
+/// The zone that a request asks for, if it does. Whether there is one of that name its workers say.
+fn zone(headers: &HeaderMap) -> Result<Option<String>, McpError> {
+    let mut values = headers.get_all(ZONE_HEADER).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        Ok(name) if !name.is_empty() && values.next().is_none() => Ok(Some(name.to_owned())),
+        _ => Err(McpError::invalid_request(
+            "`ramen-zone` is given once and names one zone",
+        )),
     }
 }
 

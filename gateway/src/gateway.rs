@@ -50,6 +50,7 @@ pub fn info() -> Arc<str> {
 /// What is at a path.
 enum Place<'p> {
     Health,
+    Ready,
     Operations(&'p Operations),
     Api(&'p Operations, String),
     Group(Option<Arc<Group>>),
@@ -63,7 +64,8 @@ impl Gateway {
         B: HttpBody<Data = Bytes> + Unpin,
     {
         match self.place(&request) {
-            Place::Health => health(&request),
+            Place::Health => health(&request, true),
+            Place::Ready => health(&request, self.is_ready()),
             Place::Operations(operations) => operations.mcp(&self.door, peer, request).await,
             Place::Api(operations, path) => operations.api(&self.door, peer, &path, request).await,
             Place::Group(group) => endpoint::answer(self, group, peer, request).await,
@@ -77,7 +79,8 @@ impl Gateway {
     fn place<B>(&self, request: &Request<B>) -> Place<'_> {
         let path = request.uri().path();
         match path {
-            "/healthz" | "/readyz" => return Place::Health,
+            "/healthz" => return Place::Health,
+            "/readyz" => return Place::Ready,
             "/mcp" => return Place::Group(self.by_header(request)),
             _ => {}
         }
@@ -96,6 +99,11 @@ impl Gateway {
         }
     }
 
+    /// Whether new callers should be sent here.
+    fn is_ready(&self) -> bool {
+        self.groups.is_complete() && !*self.stopping.borrow()
+    }
+
     fn by_header<B>(&self, request: &Request<B>) -> Option<Arc<Group>> {
         let mut lines = request.headers().get_all(GROUP_HEADER).iter();
         let name = lines.next()?.to_str().ok()?;
@@ -107,9 +115,10 @@ impl Gateway {
 }
 
 /// Health needs no key.
-fn health<B>(request: &Request<B>) -> Answer {
+fn health<B>(request: &Request<B>, good: bool) -> Answer {
     match *request.method() {
-        Method::GET | Method::HEAD => answer::text(StatusCode::OK, "ok\n"),
+        Method::GET | Method::HEAD if good => answer::text(StatusCode::OK, "ok\n"),
+        Method::GET | Method::HEAD => answer::text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         _ => answer::empty(StatusCode::METHOD_NOT_ALLOWED),
     }
 }

@@ -1,6 +1,7 @@
 //! The groups that are served: who may call them and where their workers are.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ramen_group::CidrSet;
@@ -8,7 +9,6 @@ use ramen_redact::{KeySet, Secret};
 
 use crate::listen::Changes;
 use crate::pool::{Credentials, Pool};
-use crate::upstreams::{Policy, UpstreamSpec, Upstreams};
 
 /// Namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,10 +30,26 @@ pub struct GroupSpec {
     pub ranges: CidrSet,
     /// The gateway's key at its workers.
     pub worker_key: Secret,
-    /// Its workers, `host:port`.
-    pub workers: Vec<String>,
-    /// Other MCP servers that are offered beside its own tools.
-    pub upstreams: Vec<UpstreamSpec>,
+    /// Its workers.
+    pub workers: Vec<WorkerAt>,
+}
+
+/// Where a worker is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkerAt {
+    /// `host:port`.
+    pub address: String,
+    /// Its zone, where zones have names.
+    pub zone: Option<String>,
+}
+
+impl From<String> for WorkerAt {
+    fn from(address: String) -> Self {
+        Self {
+            address,
+            zone: None,
+        }
+    }
 }
 
 /// A group that is served.
@@ -45,8 +61,6 @@ pub struct Group {
     pub pool: Pool,
     /// Who hears of changes of its lists.
     pub changes: Changes,
-    /// Other MCP servers that are offered with it.
-    pub upstreams: Upstreams,
     access: RwLock<Arc<Access>>,
 }
 
@@ -62,28 +76,22 @@ pub struct Access {
 }
 
 impl Group {
-    fn new(spec: &GroupSpec, policy: &Policy) -> Self {
-        let changes = Changes::default();
-        let upstreams = Upstreams::new(spec.name.to_string(), changes.sender());
-        upstreams.set(&spec.upstreams, policy);
+    fn new(spec: &GroupSpec) -> Self {
         Self {
             name: spec.name.clone(),
             pool: Pool::new(&spec.workers),
-            changes,
-            upstreams,
+            changes: Changes::default(),
             access: RwLock::new(Arc::new(Access::of(spec))),
         }
     }
 
-    fn set(&self, spec: &GroupSpec, policy: &Policy) {
+    fn set(&self, spec: &GroupSpec) {
         self.pool.set(&spec.workers);
-        self.upstreams.set(&spec.upstreams, policy);
         *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Access::of(spec));
     }
 
     /// Lets nobody in any more: calls that still run are withheld, streams end.
-    fn close(&self, policy: &Policy) {
-        self.upstreams.set(&[], policy);
+    fn close(&self) {
         let closed = Access {
             keys: KeySet::empty(),
             ranges: CidrSet::default(),
@@ -110,23 +118,16 @@ impl Access {
 
 /// All groups. A group that comes or goes needs no restart.
 #[derive(Debug, Clone, Default)]
-pub struct Groups(Arc<Shared>);
+pub struct Groups(Arc<All>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct All {
     groups: RwLock<HashMap<GroupName, Arc<Group>>>,
-    policy: Policy,
+    /// Whoever discovers them has not seen all of them yet.
+    incomplete: AtomicBool,
 }
 
 impl Groups {
-    /// No groups yet, with this said about their upstreams.
-    pub fn new(policy: Policy) -> Self {
-        Self(Arc::new(Shared {
-            groups: RwLock::default(),
-            policy,
-        }))
-    }
-
     fn read(&self) -> RwLockReadGuard<'_, HashMap<GroupName, Arc<Group>>> {
         self.0.groups.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,23 +139,32 @@ impl Groups {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says whether all groups that there are have been seen: before that nobody should be sent here.
+    pub fn set_complete(&self, complete: bool) {
+        self.0.incomplete.store(!complete, Ordering::Release);
+    }
+
+    /// Whether all groups that there are have been seen.
+    pub fn is_complete(&self) -> bool {
+        !self.0.incomplete.load(Ordering::Acquire)
+    }
+
     /// Serves exactly these groups from now on. Groups that stay keep their connections.
     pub fn replace(&self, specs: &[GroupSpec]) {
-        let policy = &self.0.policy;
         let mut groups = self.write();
         let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
         groups.retain(|name, group| {
             let stays = wanted.contains(name);
             if !stays {
-                group.close(policy);
+                group.close();
             }
             stays
         });
         for spec in specs {
             match groups.get(&spec.name) {
-                Some(group) => group.set(spec, policy),
+                Some(group) => group.set(spec),
                 None => {
-                    groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
+                    groups.insert(spec.name.clone(), Arc::new(Group::new(spec)));
                 }
             }
         }
@@ -162,12 +172,11 @@ impl Groups {
 
     /// Serves this group, or serves it differently.
     pub fn set(&self, spec: &GroupSpec) {
-        let policy = &self.0.policy;
         let mut groups = self.write();
         match groups.get(&spec.name) {
-            Some(group) => group.set(spec, policy),
+            Some(group) => group.set(spec),
             None => {
-                groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
+                groups.insert(spec.name.clone(), Arc::new(Group::new(spec)));
             }
         }
     }
@@ -176,7 +185,7 @@ impl Groups {
     pub fn remove(&self, name: &GroupName) {
         let removed = self.write().remove(name);
         if let Some(group) = removed {
-            group.close(&self.0.policy);
+            group.close();
         }
     }
 
@@ -222,7 +231,6 @@ mod tests {
             ranges: CidrSet::default(),
             worker_key: "rmk_worker".into(),
             workers: Vec::new(),
-            upstreams: Vec::new(),
         }
     }
 
@@ -254,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_worker_key_is_never_shown() {
-        let group = Group::new(&spec("a", "x", "rmk_1"), &Policy::default());
+        let group = Group::new(&spec("a", "x", "rmk_1"));
         let shown = format!("{group:?} {:?}", spec("a", "x", ""));
         assert!(!shown.contains("rmk_worker"), "{shown}");
     }

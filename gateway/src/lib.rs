@@ -8,6 +8,8 @@ pub mod answer;
 pub mod callers;
 pub mod config;
 mod copies;
+#[cfg(feature = "discovery-kube")]
+pub mod discovery;
 pub mod door;
 mod endpoint;
 pub mod gateway;
@@ -23,7 +25,6 @@ pub mod pool;
 pub mod recent;
 mod reference;
 pub mod serve;
-pub mod upstreams;
 
 pub use gateway::Gateway;
-pub use groups::{GroupName, GroupSpec, Groups};
+pub use groups::{GroupName, GroupSpec, Groups, WorkerAt};

@@ -1,8 +1,7 @@
 //! Groups from a file: who may call them and where their workers are. Read again when the file, or a
 //! key file that it names, changes.
 
-mod upstream;
-
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +9,7 @@ use ramen_group::{CidrSet, KeyFiles, KeyPrint};
 use ramen_redact::Secret;
 use serde::Deserialize;
 
-use crate::groups::{GroupName, GroupSpec, Groups};
-use crate::upstreams::UpstreamSpec;
+use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -39,10 +37,11 @@ struct ListedGroup {
     /// Where callers may be; loopback when it is absent.
     allowed_cidrs: Option<Vec<String>>,
     /// `host:port` of each worker.
-    workers: Vec<String>,
-    /// Other MCP servers.
     #[serde(default)]
-    upstreams: Vec<upstream::Listed>,
+    workers: Vec<String>,
+    /// The same of workers in zones, by the zone's name.
+    #[serde(default)]
+    zones: BTreeMap<String, Vec<String>>,
 }
 
 fn default_namespace() -> String {
@@ -128,27 +127,19 @@ impl Reading {
             let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
             errors.join("; ")
         })?;
-        let mut upstreams = Vec::new();
-        for listed in group.upstreams {
-            let name = listed.name().to_owned();
-            let (spec, files) = listed
-                .read(folder)
-                .map_err(|why| format!("the upstream `{name}`: {why}"))?;
-            if upstreams
-                .iter()
-                .any(|known: &UpstreamSpec| known.name == spec.name)
-            {
-                return Err(format!("the upstream `{name}` is there twice"));
-            }
-            upstreams.push(spec);
-            self.files.extend(files);
+        let mut workers: Vec<_> = group.workers.into_iter().map(WorkerAt::from).collect();
+        for (zone, addresses) in group.zones {
+            workers.extend(addresses.into_iter().map(|address| WorkerAt {
+                address,
+                zone: Some(zone.clone()),
+            }));
         }
-        for worker in &group.workers {
-            let port = worker
+        for WorkerAt { address, .. } in &workers {
+            let port = address
                 .rsplit_once(':')
                 .and_then(|(_, port)| port.parse::<u16>().ok());
-            if port.is_none() || http::uri::Authority::try_from(worker.as_str()).is_err() {
-                return Err(format!("worker `{worker}` is no host:port"));
+            if port.is_none() || http::uri::Authority::try_from(address.as_str()).is_err() {
+                return Err(format!("worker `{address}` is no host:port"));
             }
         }
         let own = KeyFiles {
@@ -176,8 +167,7 @@ impl Reading {
             keys,
             ranges,
             worker_key,
-            workers: group.workers,
-            upstreams,
+            workers,
         })
     }
 
@@ -247,7 +237,7 @@ mod tests {
     #[test]
     fn a_group_has_keys_ranges_and_workers() {
         let temp = folder(
-            "groups:\n- name: demo\n  keysFile: callers\n  workerKeyFile: own\n  allowedCidrs: [10.0.0.0/8]\n  workers: ['10.0.0.1:50051', '[::1]:1']\n",
+            "groups:\n- name: demo\n  keysFile: callers\n  workerKeyFile: own\n  allowedCidrs: [10.0.0.0/8]\n  workers: ['10.0.0.1:50051', '[::1]:1']\n  zones: {east: ['10.0.0.2:1']}\n",
         );
         let reading = read(&temp.path().join("groups.yaml")).unwrap();
         let [spec] = reading.specs.as_slice() else {
@@ -262,7 +252,19 @@ mod tests {
             spec.ranges.contains([10, 1, 2, 3].into())
                 && !spec.ranges.contains([127, 0, 0, 1].into())
         );
-        assert_eq!(spec.workers, ["10.0.0.1:50051", "[::1]:1"]);
+        let workers: Vec<_> = spec
+            .workers
+            .iter()
+            .map(|at| (at.address.as_str(), at.zone.as_deref()))
+            .collect();
+        assert_eq!(
+            workers,
+            [
+                ("10.0.0.1:50051", None),
+                ("[::1]:1", None),
+                ("10.0.0.2:1", Some("east"))
+            ]
+        );
     }
 
     #[test]

@@ -19,7 +19,14 @@ pub const PARAM_PREFIX: &str = "mcp-param-";
 
 /// Address and port of the gateway.
 pub const LISTEN: &str = "RAMEN_GATEWAY_LISTEN";
-/// The file that names the groups, their keys and workers. Read again when it, or a key file, changes.
+/// Where groups come from: `file` (the default), or `kube`, the API server of the cluster.
+pub const DISCOVERY: &str = "RAMEN_GATEWAY_DISCOVERY";
+/// With `kube`: namespaces whose groups are served, separated by commas. Unset: all.
+pub const NAMESPACES: &str = "RAMEN_GATEWAY_NAMESPACES";
+/// With `kube`: the gateways' own namespace, where the operator leaves the keys of groups. Unset: that of the service
+/// account.
+pub const NAMESPACE: &str = "RAMEN_GATEWAY_NAMESPACE";
+/// With `file`: the file that names the groups, their keys and workers. Read again when it, or a key file, changes.
 pub const CONFIG: &str = "RAMEN_GATEWAY_CONFIG";
 /// Hosts that are served, separated by commas; unset: loopback names on a loopback address, any on others.
 pub const ALLOWED_HOSTS: &str = "RAMEN_ALLOWED_HOSTS";
@@ -47,9 +54,5 @@ pub const TLS_KEY: &str = "RAMEN_TLS_KEY";
 pub const LOG: &str = "RAMEN_LOG";
 /// File that says where the gateway listens.
 pub const ADDRESS_FILE: &str = "RAMEN_ADDRESS_FILE";
-/// Ranges that upstreams may be in although they are not public, separated by commas.
-pub const UPSTREAM_ALLOWED_CIDRS: &str = "RAMEN_UPSTREAM_ALLOWED_CIDRS";
-/// `true`: upstreams may be programs, which the gateway starts.
-pub const UPSTREAM_COMMANDS: &str = "RAMEN_UPSTREAM_COMMANDS";
 /// Seconds that requests may go on after SIGTERM.
 pub const DRAIN_SECS: &str = "RAMEN_DRAIN_SECS";

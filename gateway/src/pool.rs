@@ -19,6 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 use tonic::{Code, Request, Status, Streaming};
 
+use crate::groups::WorkerAt;
 use crate::names::MAX_MESSAGE;
 
 pub(crate) use link::was_lost;
@@ -51,6 +52,8 @@ pub struct Carried {
     pub caller: AsciiMetadataValue,
     /// Header copies that the worker judges, for it knows the schemas.
     pub copies: Vec<(AsciiMetadataKey, AsciiMetadataValue)>,
+    /// The zone whose workers are asked; else any is.
+    pub zone: Option<String>,
 }
 
 /// Both ends of a `Session`. It ends when this is dropped.
@@ -68,35 +71,33 @@ impl std::fmt::Debug for Session {
 }
 
 impl Pool {
-    /// A pool of the workers at these addresses (`host:port`).
-    pub fn new(addresses: &[String]) -> Self {
-        let workers = addresses
-            .iter()
-            .map(|address| Arc::new(Worker::new(address.clone())));
+    /// A pool of these workers.
+    pub fn new(workers: &[WorkerAt]) -> Self {
+        let workers = workers.iter().map(|at| Arc::new(Worker::new(at.clone())));
         Self {
             workers: watch::Sender::new(Arc::new(workers.collect())),
             turn: AtomicUsize::new(0),
         }
     }
 
-    /// Takes other addresses; workers that stay keep their connections.
-    pub fn set(&self, addresses: &[String]) {
+    /// Takes other workers; those that stay keep their connections.
+    pub fn set(&self, wanted: &[WorkerAt]) {
         self.workers.send_if_modified(|workers| {
-            let same = workers.len() == addresses.len()
+            let same = workers.len() == wanted.len()
                 && workers
                     .iter()
-                    .zip(addresses)
-                    .all(|(worker, address)| worker.address() == address);
+                    .zip(wanted)
+                    .all(|(worker, at)| worker.at() == at);
             if same {
                 return false;
             }
-            let keep = |address: &String| {
-                let known = workers.iter().find(|worker| worker.address() == address);
+            let keep = |at: &WorkerAt| {
+                let known = workers.iter().find(|worker| worker.at() == at);
                 known
                     .cloned()
-                    .unwrap_or_else(|| Arc::new(Worker::new(address.clone())))
+                    .unwrap_or_else(|| Arc::new(Worker::new(at.clone())))
             };
-            *workers = Arc::new(addresses.iter().map(keep).collect());
+            *workers = Arc::new(wanted.iter().map(keep).collect());
             true
         });
     }
@@ -114,7 +115,7 @@ impl Pool {
         body: Bytes,
         limit: Duration,
     ) -> Result<Bytes, Status> {
-        let call = self.reach(|link| {
+        let call = self.reach(carried.zone.as_deref(), |link| {
             let mut request = Request::new(JsonRpc { body: body.clone() });
             keys.write(request.metadata_mut(), Some(carried));
             request.set_timeout(limit);
@@ -142,7 +143,7 @@ impl Pool {
         body: Bytes,
         limit: Duration,
     ) -> Result<Session, Status> {
-        let opened = self.reach(|link| {
+        let opened = self.reach(carried.zone.as_deref(), |link| {
             let (request, outgoing) = opening(keys, Some(carried), body.clone(), Some(limit));
             async move { open(link, request, outgoing).await }
         });
@@ -155,13 +156,17 @@ impl Pool {
     }
 
     /// Tries the workers in order until one was reached; the answer is that one's, whatever it is.
-    async fn reach<T, F>(&self, send: impl Fn(Arc<Link>) -> F) -> Result<(T, worker::Place), Status>
+    async fn reach<T, F>(
+        &self,
+        zone: Option<&str>,
+        send: impl Fn(Arc<Link>) -> F,
+    ) -> Result<(T, worker::Place), Status>
     where
         F: Future<Output = Result<T, Status>>,
     {
-        let workers = self.present().await?;
+        let workers = self.present(zone).await?;
         let mut last = None;
-        for worker in self.order(&workers) {
+        for worker in self.order(&workers, zone) {
             let place = worker.place();
             // Twice: a connection that died unseen takes nothing, a new one may.
             for _ in 0..2 {
@@ -188,21 +193,23 @@ impl Pool {
         Err(Status::unavailable("no worker of the group can be reached"))
     }
 
-    /// The workers; waits a moment when there is none.
-    async fn present(&self) -> Result<Arc<Vec<Arc<Worker>>>, Status> {
+    /// The workers; waits a moment when there is none, or none in the zone.
+    async fn present(&self, zone: Option<&str>) -> Result<Arc<Vec<Arc<Worker>>>, Status> {
         let mut watch = self.workers.subscribe();
-        let some = watch.wait_for(|workers| !workers.is_empty());
+        let some = watch.wait_for(|workers| workers.iter().any(|worker| worker.is_in(zone)));
         match tokio::time::timeout(GRACE, some).await {
             Ok(Ok(workers)) => Ok(Arc::clone(&workers)),
+            _ if zone.is_some() => Err(Status::unavailable("the zone has no worker")),
             _ => Err(Status::unavailable("the group has no worker")),
         }
     }
 
     /// Least loaded first, those that stand aside last; equals take turns.
-    fn order(&self, workers: &[Arc<Worker>]) -> Vec<Arc<Worker>> {
+    fn order(&self, workers: &[Arc<Worker>], zone: Option<&str>) -> Vec<Arc<Worker>> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut order: Vec<_> = (0..workers.len())
             .map(|at| &workers[(at.wrapping_add(turn)) % workers.len()])
+            .filter(|worker| worker.is_in(zone))
             .map(|worker| (worker.stands_aside(), worker.load(), worker))
             .collect();
         order.sort_by_key(|(aside, load, _)| (*aside, *load));

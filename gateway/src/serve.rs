@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::callers::Callers;
-use crate::config::{Args, Config};
+use crate::config::{Args, Config, Source};
 use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
@@ -65,10 +65,8 @@ fn log(filter: &str) {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("no signal handler")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("no signal handler")?;
-    let groups = Groups::new(config.upstreams);
-    let reading = listed::read(&config.file)?;
-    groups.replace(&reading.specs);
-    tokio::spawn(listed::watch(config.file, groups.clone(), reading));
+    let groups = Groups::default();
+    discover(config.source, &groups).await?;
     let tls = config
         .tls
         .map(|(cert, key)| Tls::read(cert, key, tls::H2_AND_HTTP1))
@@ -114,6 +112,29 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         () = tokio::time::sleep(config.drain) => tracing::warn!("requests were still running"),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Keeps the groups as their source says from now on.
+async fn discover(source: Source, groups: &Groups) -> anyhow::Result<()> {
+    match source {
+        Source::File(file) => {
+            let reading = listed::read(&file)?;
+            groups.replace(&reading.specs);
+            tokio::spawn(listed::watch(file, groups.clone(), reading));
+        }
+        #[cfg(feature = "discovery-kube")]
+        Source::Kube { namespaces, own } => {
+            let places = crate::discovery::Places { namespaces, own };
+            let discovery = crate::discovery::Discovery::new(places).await?;
+            // Before anybody asks whether this gateway is ready.
+            groups.set_complete(false);
+            tokio::spawn(discovery.run(groups.clone()));
+        }
+        // Refused with the rest of the configuration.
+        #[cfg(not(feature = "discovery-kube"))]
+        Source::Kube { .. } => anyhow::bail!("built without the feature discovery-kube"),
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ impl KeyFiles {
                 Ok(entries) => paths.extend(
                     entries
                         .flatten()
-                        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+                        .filter(|entry| !is_hidden(entry.file_name().as_encoded_bytes()))
                         .map(|entry| entry.path()),
                 ),
                 Err(error) => faults.push(KeyFault {
@@ -89,6 +89,24 @@ impl KeyFiles {
     }
 }
 
+/// The keys in entries that would be the files of a folder: what a worker reads of a Secret that is mounted.
+pub fn keys_of_entries<'e>(entries: impl IntoIterator<Item = (&'e str, &'e [u8])>) -> KeySet {
+    let mut keys = KeySet::empty();
+    for (name, value) in entries {
+        if !is_hidden(name.as_bytes())
+            && value.len() as u64 <= MAX_FILE
+            && let Ok(text) = std::str::from_utf8(value)
+        {
+            keys.add_lines(text);
+        }
+    }
+    keys
+}
+
+fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".")
+}
+
 fn read_file(path: &Path) -> std::io::Result<Option<String>> {
     let meta = fs::metadata(path)?;
     if !meta.is_file() {
@@ -117,6 +135,12 @@ mod tests {
         };
         let (keys, faults) = files.read();
         assert_eq!(keys, KeySet::from_lines("rmk_a"));
+        let entries: [(&str, &[u8]); 3] = [
+            ("a", b"rmk_a\n"),
+            (".hidden", b"rmk_hidden\n"),
+            ("bytes", &[0xff, 0xfe]),
+        ];
+        assert_eq!(keys_of_entries(entries), keys);
         let told: Vec<_> = faults.iter().map(|fault| fault.path.clone()).collect();
         assert_eq!(
             told,

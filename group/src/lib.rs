@@ -38,7 +38,7 @@ pub use env_file::{EnvFile, ResolvedEnv};
 pub use golden::{Expect, GoldenCase, GoldenTests};
 pub use guardrails::{Engine, FailMode, Guardrails, ToolHooks};
 pub use input::{ArgFault, ArgFaults, InputSchema, Param};
-pub use key_files::{KeyFault, KeyFiles, KeyPrint};
+pub use key_files::{KeyFault, KeyFiles, KeyPrint, keys_of_entries};
 pub use name::{NAME_RULE, PackageName};
 pub use prompt::{Prompt, PromptArgument, Template};
 pub use reason::{Reason, Stage, errors_page};

@@ -43,8 +43,13 @@ pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
     protocols: Protocols,
+    /// How the files looked before they were read first.
+    first: Print,
     acceptor: RwLock<TlsAcceptor>,
 }
+
+/// What changes when a file does.
+type Print = [Option<(u64, u64, i64, i64)>; 2];
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,11 +62,13 @@ impl std::fmt::Debug for Tls {
 impl Tls {
     /// Reads both files.
     pub fn read(cert: PathBuf, key: PathBuf, protocols: Protocols) -> Result<Self, TlsError> {
+        let first = print(&cert, &key);
         let acceptor = RwLock::new(acceptor(&cert, &key, protocols)?);
         Ok(Self {
             cert,
             key,
             protocols,
+            first,
             acceptor,
         })
     }
@@ -86,10 +93,10 @@ impl Tls {
 
     /// Renews whenever the files change, for ever.
     pub async fn watch(&self) {
-        let mut seen = self.print();
+        let (mut seen, mut refused) = (self.first, None);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let now = self.print();
+            let now = print(&self.cert, &self.key);
             if now == seen {
                 continue;
             }
@@ -99,20 +106,24 @@ impl Tls {
                     tracing::info!("certificate read again");
                 }
                 // The two files change one after the other: the next look may find them fit.
-                Err(error) => tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the renewed certificate cannot be used; the old one stays"
-                ),
+                Err(error) if refused != Some(now) => {
+                    refused = Some(now);
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the renewed certificate cannot be used; the old one stays"
+                    );
+                }
+                Err(_) => {}
             }
         }
     }
+}
 
-    fn print(&self) -> [Option<(u64, u64, i64, i64)>; 2] {
-        [&self.cert, &self.key].map(|path| {
-            let meta = std::fs::metadata(path).ok()?;
-            Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
-        })
-    }
+fn print(cert: &Path, key: &Path) -> Print {
+    [cert, key].map(|path| {
+        let meta = std::fs::metadata(path).ok()?;
+        Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
+    })
 }
 
 fn acceptor(cert: &Path, key: &Path, protocols: Protocols) -> Result<TlsAcceptor, TlsError> {

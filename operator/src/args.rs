@@ -59,6 +59,9 @@ pub struct Args {
     /// `Always`, `IfNotPresent` or `Never`
     #[arg(long, env = names::IMAGE_PULL_POLICY, default_value = "IfNotPresent", value_name = "POLICY")]
     pub image_pull_policy: String,
+    /// The namespace of the gateways [default: there are none]
+    #[arg(long, env = names::GATEWAY_NAMESPACE, value_name = "NAMESPACE")]
+    pub gateway_namespace: Option<String>,
     /// Groups that are reconciled at once
     #[arg(long, env = names::CONCURRENCY, default_value_t = 16, value_name = "N")]
     pub concurrency: u16,

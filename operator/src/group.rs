@@ -28,7 +28,7 @@ pub(crate) use self::apply::{Handed, REPLICAS};
 pub(crate) use self::context::{Context, Operator, PodsBucket, State};
 pub(crate) use self::tasks::Work;
 #[cfg(test)]
-pub(crate) use self::validate::tests::operator as test_operator;
+pub(crate) use self::validate::tests::{group as test_group, operator as test_operator};
 pub(crate) use self::wake::{Runs, Wake};
 use crate::backoff::jitter;
 use crate::error::Error;

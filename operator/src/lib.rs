@@ -9,6 +9,7 @@ mod artifacts;
 mod backoff;
 mod deploy;
 mod error;
+mod gateways;
 pub mod group;
 mod hooks;
 pub mod http;

@@ -43,6 +43,9 @@ pub const LEASE: &str = "RAMEN_OPERATOR_LEASE";
 pub const WORKER_IMAGE: &str = "RAMEN_OPERATOR_WORKER_IMAGE";
 /// `Always`, `IfNotPresent` or `Never`, for the images of workers and deploy jobs (`IfNotPresent`).
 pub const IMAGE_PULL_POLICY: &str = "RAMEN_OPERATOR_IMAGE_PULL_POLICY";
+/// The namespace of the gateways: what they need to know of each group is left there as a Secret, and workers let
+/// their pods in. Unset: there are none.
+pub const GATEWAY_NAMESPACE: &str = "RAMEN_OPERATOR_GATEWAY_NAMESPACE";
 /// Groups that are reconciled at once (16).
 pub const CONCURRENCY: &str = "RAMEN_OPERATOR_CONCURRENCY";
 /// Fetches at once (4).
@@ -65,6 +68,8 @@ pub const OPERATOR: &str = "ramen-operator";
 
 /// `ramen`.
 pub const LABEL_NAME: &str = "app.kubernetes.io/name";
+/// On namespaces: their name. Kubernetes writes it.
+pub const LABEL_NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// The group.
 pub const LABEL_INSTANCE: &str = "app.kubernetes.io/instance";
 /// The operator.

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::Args;
 use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
+use crate::gateways;
 use crate::group::{
     Context, GroupKey, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile,
 };
@@ -125,6 +126,10 @@ async fn parts(
         artifacts_url: args.artifacts_url.clone(),
         bucket: pods_bucket(args)?,
         allow_http: args.allow_http,
+        gateways: args
+            .gateway_namespace
+            .clone()
+            .filter(|namespace| !namespace.is_empty()),
     };
     let reporter = Reporter {
         controller: names::OPERATOR.to_owned(),
@@ -240,10 +245,12 @@ async fn control(
         .debounce(Duration::from_millis(20));
     let ended = controller_stream(ctx, queue, config).for_each(async |()| {});
     let sweep = sweep(ctx);
+    let gateways = gateways::sweep(ctx, &args.namespaces);
     tokio::select! {
         // Runs that are under way come to their end.
         () = ended => {}
         () = sweep => {}
+        () = gateways => {}
     }
     Ok(())
 }

@@ -26,7 +26,9 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 pub(crate) use self::joined::{Stub, each};
-use self::kept::{Filling, Kept, cache};
+pub(crate) use self::kept::Filling;
+use self::kept::{Kept, cache};
+use crate::gateways;
 use crate::group::{Context, GroupKey, Handed, REPLICAS, Wake};
 use crate::names;
 
@@ -58,6 +60,8 @@ pub struct Caches {
     pub pdbs: Metas<PodDisruptionBudget>,
     /// Ours.
     pub hpas: Kept<HorizontalPodAutoscaler>,
+    /// Those that gateways read; see [`crate::gateways`].
+    pub gateways: Metas<Secret>,
 }
 
 /// A kind of children, and where its objects are kept.
@@ -145,6 +149,7 @@ pub struct Writers {
     network_policies: Filling<PartialObjectMeta<NetworkPolicy>>,
     pdbs: Filling<PartialObjectMeta<PodDisruptionBudget>>,
     hpas: Filling<HorizontalPodAutoscaler>,
+    gateways: Filling<PartialObjectMeta<Secret>>,
 }
 
 #[cfg(test)]
@@ -210,6 +215,10 @@ impl Writers {
         &mut self.service_accounts
     }
 
+    pub(crate) fn gateways(&mut self) -> &mut Filling<PartialObjectMeta<Secret>> {
+        &mut self.gateways
+    }
+
     pub(crate) fn maps(&mut self) -> &mut Filling<PartialObjectMeta<ConfigMap>> {
         &mut self.config_maps
     }
@@ -227,6 +236,7 @@ impl Caches {
         let (network_policies, to_network_policies) = cache();
         let (pdbs, to_pdbs) = cache();
         let (hpas, to_hpas) = cache();
+        let (gateways, to_gateways) = cache();
         (
             Self {
                 groups,
@@ -238,6 +248,7 @@ impl Caches {
                 network_policies,
                 pdbs,
                 hpas,
+                gateways,
             },
             Writers {
                 groups: to_groups,
@@ -249,6 +260,7 @@ impl Caches {
                 network_policies: to_network_policies,
                 pdbs: to_pdbs,
                 hpas: to_hpas,
+                gateways: to_gateways,
             },
         )
     }
@@ -263,6 +275,7 @@ impl Caches {
         self.services.ready().await?;
         self.network_policies.ready().await?;
         self.pdbs.ready().await?;
+        self.gateways.ready().await?;
         self.hpas.ready().await
     }
 
@@ -326,6 +339,11 @@ pub(crate) fn start(
         hpa.status = None;
         hpa.stamp();
     });
+    match &ctx.operator.gateways {
+        Some(namespace) => gateways::start(client, namespace, ctx, writers.gateways, tasks),
+        // Nothing is listed; nothing is waited for.
+        None => writers.gateways.finish(),
+    }
     let groups = each::<DeserializeGuard<McpGroup>>(client, namespaces, &all);
     let groups = groups.default_backoff().modify(|guarded| {
         if let Ok(group) = &mut guarded.0 {

@@ -15,6 +15,25 @@ impl KeyDigest {
         Self(Sha256::digest(key.as_ref()).into())
     }
 
+    /// All of it in hex, to be handed on to somebody who judges keys and must not hold any.
+    pub fn to_hex(&self) -> String {
+        crate::hex_lower(&self.0)
+    }
+
+    /// Reads what [`KeyDigest::to_hex`] wrote; `None` when it is anything else.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let text = text.as_bytes();
+        if text.len() != 64 {
+            return None;
+        }
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(text.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
+        }
+        Some(Self(digest))
+    }
+
     /// Eight hex digits that name the key in an audit log without giving it away.
     pub fn fingerprint(&self) -> String {
         crate::hex_lower(&self.0[..4])
@@ -70,6 +89,11 @@ impl KeySet {
         if !self.digests.contains(&digest) {
             self.digests.push(digest);
         }
+    }
+
+    /// The digests of all keys.
+    pub fn digests(&self) -> &[KeyDigest] {
+        &self.digests
     }
 
     /// How many keys are valid.
@@ -177,6 +201,23 @@ mod tests {
             "Bearer a b",
         ] {
             assert_eq!(bearer_token(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_digest_is_handed_on_in_hex() {
+        let digest = KeyDigest::of("rmk_a");
+        let text = digest.to_hex();
+        assert_eq!(KeyDigest::from_hex(&text), Some(digest));
+        assert_eq!(KeyDigest::from_hex(&text.to_uppercase()), Some(digest));
+        for other in [
+            "",
+            &text[1..],
+            &format!("{text}0"),
+            &text.replace(&text[..1], "g"),
+            "é",
+        ] {
+            assert_eq!(KeyDigest::from_hex(other), None, "{other}");
         }
     }
 }

@@ -61,6 +61,9 @@ pub struct ServeArgs {
     /// One more key file
     #[arg(long, env = names::KEYS_FILE, value_name = "FILE")]
     pub keys_file: Option<PathBuf>,
+    /// File with the keys of gateways, which may call from anywhere
+    #[arg(long, env = names::GATEWAY_KEY_FILE, value_name = "FILE")]
+    pub gateway_key_file: Option<PathBuf>,
     /// File with the keys of the Admin service; without it Admin is refused
     #[arg(long, env = names::ADMIN_KEY_FILE, value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
@@ -149,6 +152,8 @@ pub struct Config {
     pub keys: KeyFiles,
     /// Administrators' keys.
     pub admin_keys: KeyFiles,
+    /// Keys of gateways.
+    pub gateway_keys: KeyFiles,
     /// Who may administer.
     pub admin_ranges: CidrSet,
     /// Who may call.
@@ -262,6 +267,7 @@ impl Config {
             zone,
             keys_dir,
             keys_file,
+            gateway_key_file,
             admin_key_file,
             admin_allowed_cidrs,
             allowed_cidrs,
@@ -354,6 +360,10 @@ impl Config {
             admin_keys: KeyFiles {
                 dir: None,
                 file: admin_key_file,
+            },
+            gateway_keys: KeyFiles {
+                dir: None,
+                file: gateway_key_file,
             },
             admin_ranges: reader.ranges(names::ADMIN_ALLOWED_CIDRS, admin_allowed_cidrs.as_deref()),
             ranges: reader.ranges(names::ALLOWED_CIDRS, allowed_cidrs.as_deref()),

@@ -14,6 +14,9 @@ pub const ZONE: &str = "RAMEN_ZONE";
 pub const KEYS_DIR: &str = "RAMEN_KEYS_DIR";
 /// One more key file, of the same form.
 pub const KEYS_FILE: &str = "RAMEN_KEYS_FILE";
+/// File with the keys of gateways, of the same form. They open `ramen.v1.Mcp` from any address: a gateway has judged
+/// its caller's key and address itself.
+pub const GATEWAY_KEY_FILE: &str = "RAMEN_GATEWAY_KEY_FILE";
 /// File with the keys of `ramen.v1.Admin`. Unset: every Admin call is refused.
 pub const ADMIN_KEY_FILE: &str = "RAMEN_ADMIN_KEY_FILE";
 /// Ranges that may call `ramen.v1.Admin`, separated by commas. Unset: loopback; empty: nobody.

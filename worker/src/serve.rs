@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, ServeArgs};
 use crate::desired::Follower;
-use crate::gate::{self, Door, Gate, InFlight, watch_keys};
+use crate::gate::{Door, DoorFiles, Gate, InFlight, watch_keys};
 use crate::generation::{Manager, Setting};
 use crate::hosts::LoadLimits;
 use crate::listener;
@@ -88,6 +88,7 @@ impl Worker {
             zone,
             keys,
             admin_keys,
+            gateway_keys,
             admin_ranges,
             ranges,
             address,
@@ -158,12 +159,15 @@ impl Worker {
         }
         let (look, look_at_desired) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         // The keys are there before the first call can be.
-        gate.mcp.set_keys(gate::read_keys(&keys));
-        gate.admin.set_keys(gate::read_keys(&admin_keys));
+        let files = DoorFiles {
+            mcp: keys,
+            gateway: gateway_keys,
+            admin: admin_keys,
+        };
+        files.open(&gate);
         helpers.push(tokio::spawn(watch_keys(
             Arc::clone(&gate),
-            keys,
-            admin_keys,
+            files,
             Arc::clone(&look),
         )));
         if let Some(file) = desired {

@@ -44,21 +44,17 @@ const NEVER: &[(&str, &[&str])] = &[
     ),
     (
         "ramen-gateway",
-        &[
-            "pyo3",
-            "pyo3-ffi",
-            "git2",
-            "kube",
-            "ramen-worker",
-            "ramen-operator",
-        ],
+        &["pyo3", "pyo3-ffi", "git2", "ramen-worker", "ramen-operator"],
     ),
     ("ramen-client", &["tonic", "kube", "pyo3", "git2"]),
     ("ramen-cli", &["pyo3", "pyo3-ffi"]),
 ];
 
 /// The same of packages without their default features: what a feature is there to keep out.
-const NEVER_BARE: &[(&str, &[&str])] = &[("ramen-cli", &["kube-client"])];
+const NEVER_BARE: &[(&str, &[&str])] = &[
+    ("ramen-cli", &["kube-client"]),
+    ("ramen-gateway", &["kube", "kube-client", "ramen-crds"]),
+];
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut faults = Vec::new();

@@ -71,6 +71,41 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
+{{- /* What pods of the chart may reach. */ -}}
+{{- define "ramen.egress" -}}
+# Names. A resolver on the node has an address that is left out below, hence no `to`.
+- ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+# The API server, git hosts, workers.
+- to:
+    {{- range $cidr := .Values.networkPolicy.egress.cidrs }}
+    - ipBlock:
+        cidr: {{ $cidr | quote }}
+        {{- $six := contains ":" $cidr }}
+        {{- $except := list }}
+        {{- /* `except` must lie within `cidr`: it is only added to the ranges that hold everything. */}}
+        {{- if hasSuffix "/0" $cidr }}
+        {{- range $.Values.networkPolicy.egress.except }}
+        {{- if eq $six (contains ":" .) }}{{ $except = append $except . }}{{ end }}
+        {{- end }}
+        {{- end }}
+        {{- with $except }}
+        except:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+    {{- end }}
+  {{- with .Values.networkPolicy.egress.ports }}
+  ports:
+    {{- range . }}
+    - port: {{ . }}
+      protocol: TCP
+    {{- end }}
+  {{- end }}
+{{- end }}
+
 {{- /* Combinations that cannot work, each refused in words. */ -}}
 {{- define "ramen.check" -}}
 {{- if and (eq .Values.scope "Cluster") .Values.watchNamespaces }}
@@ -82,6 +117,20 @@ seccompProfile:
 {{- end }}
 {{- if and .enabled .ingress.enabled (not .ingress.host) }}
 {{- fail "webhooks.ingress.enabled needs webhooks.ingress.host" }}
+{{- end }}
+{{- end }}
+{{- with .Values.gateway }}
+{{- if and .enabled .ingress.enabled (not .ingress.host) }}
+{{- fail "gateway.ingress.enabled needs gateway.ingress.host" }}
+{{- end }}
+{{- if and .enabled .httpRoute.enabled (not .httpRoute.parentRefs) }}
+{{- fail "gateway.httpRoute.enabled needs gateway.httpRoute.parentRefs: the Gateway that it belongs to" }}
+{{- end }}
+{{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
+{{- fail "gateway.autoscaling.minReplicas is above gateway.autoscaling.maxReplicas" }}
+{{- end }}
+{{- if and .proxyCIDRs (not .trustedProxyHops) }}
+{{- fail "gateway.proxyCIDRs is for proxies before the gateway, of which gateway.trustedProxyHops says there are none" }}
 {{- end }}
 {{- end }}
 {{- if and .Values.artifacts.secretName (not .Values.artifacts.store) }}

@@ -76,3 +76,43 @@ In its own namespace, whatever the scope:
   resourceNames: [{{ include "ramen.fullname" . }}-operator]
   verbs: [get, update]
 {{- end }}
+
+{{- /*
+The operator, in the namespace of the gateways, where it leaves one Secret for each group:
+
+  secrets   list watch     wake: metadata of those that it left
+            get            apply: metadata, so that an object of somebody else is not taken over
+            create patch   apply
+            delete         of a group that is gone
+*/ -}}
+{{- define "ramen.forGatewaysRules" -}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+
+{{- /*
+What a gateway may do in the namespaces whose groups it serves. It reads no Secret there.
+
+  mcpgroups        list watch   who may call, and from where
+  endpointslices   list watch   where the workers are
+*/ -}}
+{{- define "ramen.gatewayRules" -}}
+- apiGroups: [ramen.dev]
+  resources: [mcpgroups]
+  verbs: [list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+{{- end }}
+
+{{- /*
+In its own namespace:
+
+  secrets   list watch   digests of callers' keys, and its own key at the workers
+*/ -}}
+{{- define "ramen.gatewayOwnRules" -}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [list, watch]
+{{- end }}

@@ -120,7 +120,6 @@ impl Reader<'_> {
             enabled,
             era: self.era()?,
             timeout: self.timeout()?,
-            allowed_tools: Vec::new(),
         })
     }
 

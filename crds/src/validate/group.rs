@@ -7,8 +7,7 @@ use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use ramen_group::CidrSet;
 
 use super::{
-    Faults, GitUrl, GroupName, InnerPath, PythonVersion, RefSpec, SecretName, Upstream, UrlPolicy,
-    ZoneName, upstream,
+    Faults, GitUrl, GroupName, InnerPath, PythonVersion, RefSpec, SecretName, UrlPolicy, ZoneName,
 };
 use crate::{EgressSpec, McpGroupSpec, NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec};
 
@@ -44,8 +43,6 @@ pub struct ValidatedGroup {
     pub rollout: Rollout,
     /// Revisions kept behind the serving one.
     pub history: usize,
-    /// Other MCP servers.
-    pub upstreams: Vec<Upstream>,
 }
 
 /// `source`.
@@ -172,7 +169,6 @@ impl ValidatedGroup {
             worker,
             rollout,
             history,
-            upstreams,
         } = spec;
         let source = build_source(source, urls, faults);
         let keys = keys.as_ref().map(|keys| &keys.secret_ref);
@@ -183,7 +179,6 @@ impl ValidatedGroup {
         let worker = build_worker(worker, faults);
         let rollout = build_rollout(rollout, faults);
         let history = faults.within("spec.history", *history, (0, 10), 1);
-        let upstreams = upstream::build(upstreams, faults);
         Some(Self {
             name: name?,
             source: source?,
@@ -196,7 +191,6 @@ impl ValidatedGroup {
             worker,
             rollout,
             history: usize::try_from(history).unwrap_or(1),
-            upstreams,
         })
     }
 

@@ -22,8 +22,11 @@ const RULES: &str = include_str!("../../../charts/ramen/templates/_rbac.tpl");
 const KIND: &str = include_str!("../../../crds/yaml/mcpgroups.ramen.dev.yaml");
 /// Of the account, its roles and its lease.
 const NAME: &str = "ramen-operator";
+/// Of the gateway's account and roles.
+const GATEWAY: &str = "ramen-gateway";
 
-/// A `ServiceAccount` with the rules that the chart gives the operator, and a token of it.
+/// A `ServiceAccount` with the rules that the chart gives the operator or the gateway, and a token of it.
+#[derive(Clone)]
 pub struct Account {
     /// Where it is.
     pub namespace: String,
@@ -42,7 +45,6 @@ impl Account {
     /// # Errors
     /// When the API server refuses one of them.
     pub async fn new(namespace: &Namespace, cluster_wide: bool) -> anyhow::Result<Self> {
-        namespace.apply::<ServiceAccount>(NAME, json!({})).await?;
         let mut own = rules("ramen.ownRules")?;
         let groups = rules("ramen.rules")?;
         let subjects =
@@ -60,15 +62,39 @@ impl Account {
         } else {
             own.extend(groups);
         }
-        namespace
-            .apply::<Role>(NAME, json!({ "rules": own }))
-            .await?;
-        namespace
-            .apply::<RoleBinding>(
-                NAME,
-                json!({ "roleRef": to("Role", NAME), "subjects": subjects }),
-            )
-            .await?;
+        grant(namespace, NAME, (NAME, namespace), &own).await?;
+        Self::of(namespace, NAME, cluster_wide).await
+    }
+
+    /// Lets this operator leave what gateways need in their namespace.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn serves_gateways_in(&self, gateways: &Namespace) -> anyhow::Result<()> {
+        let home = Namespace {
+            client: gateways.client.clone(),
+            name: self.namespace.clone(),
+        };
+        let rules = rules("ramen.forGatewaysRules")?;
+        grant(gateways, NAME, (NAME, &home), &rules).await
+    }
+
+    /// The gateway's, in a namespace of its own, with its rules in the namespace of the groups.
+    ///
+    /// # Errors
+    /// When the API server refuses one of them.
+    pub async fn gateway(own: &Namespace, groups: &Namespace) -> anyhow::Result<Self> {
+        let account = (GATEWAY, own);
+        let reads = rules("ramen.gatewayOwnRules")?;
+        grant(own, "ramen-gateway-own", account, &reads).await?;
+        let looks = rules("ramen.gatewayRules")?;
+        grant(groups, GATEWAY, account, &looks).await?;
+        Self::of(own, GATEWAY, false).await
+    }
+
+    /// Makes the account and a token of it; its rights stand in roles that name it.
+    async fn of(namespace: &Namespace, name: &str, cluster_wide: bool) -> anyhow::Result<Self> {
+        namespace.apply::<ServiceAccount>(name, json!({})).await?;
         let request = TokenRequest {
             spec: TokenRequestSpec {
                 audiences: Vec::new(),
@@ -79,9 +105,9 @@ impl Account {
         };
         let accounts = namespace.api::<ServiceAccount>();
         let made = accounts
-            .create_token_request(NAME, &PostParams::default(), &request)
+            .create_token_request(name, &PostParams::default(), &request)
             .await
-            .context("asking for a token of the operator's account")?;
+            .context("asking for a token of an account")?;
         let (server, authority) = server()?;
         Ok(Self {
             namespace: namespace.name.clone(),
@@ -110,6 +136,21 @@ impl Account {
             .await
             .map(drop)
     }
+}
+
+/// Makes a role and gives it to an account, which may be one of another namespace.
+async fn grant(
+    place: &Namespace,
+    role: &str,
+    (account, home): (&str, &Namespace),
+    rules: &[Value],
+) -> anyhow::Result<()> {
+    place.apply::<Role>(role, json!({ "rules": rules })).await?;
+    let binding = json!({
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role },
+        "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": home.name }],
+    });
+    place.apply::<RoleBinding>(role, binding).await.map(drop)
 }
 
 /// Address and authority of the API server that `KUBECONFIG` names.

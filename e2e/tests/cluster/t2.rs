@@ -1,6 +1,7 @@
 //! The API alone.
 
 mod drills;
+mod gateway;
 mod operator;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};

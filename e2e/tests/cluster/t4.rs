@@ -2,6 +2,7 @@
 
 mod alone;
 mod docs;
+mod gateway;
 mod hosts;
 mod install;
 mod network;

@@ -154,16 +154,8 @@ impl Parts {
         let groups = self.run(|parts, _, _| async move {
             Ok(json!({ "groups": parts.platform.groups().await? }))
         });
-        let group = self.run(|parts, _, input| async move {
-            let name = group_of(&input)?;
-            let mut group = parts.platform.group(&name).await?;
-            let served = parts.groups.get(&name.namespace, &name.name);
-            let upstreams = served.map(|served| served.upstreams.status());
-            if let Some(upstreams) = upstreams.filter(|upstreams| !upstreams.is_empty()) {
-                group["upstreams"] = upstreams.into();
-            }
-            Ok(group)
-        });
+        let group = self
+            .run(|parts, _, input| async move { parts.platform.group(&group_of(&input)?).await });
         let errors = self.run(|parts, _, input| async move {
             Ok(json!({ "errors": parts.platform.errors(&group_of(&input)?).await? }))
         });
@@ -188,7 +180,7 @@ impl Parts {
             ),
             reading(
                 "groups.get",
-                "Shows one group: revisions, state, packages, upstreams.",
+                "Shows one group: revisions, state, packages.",
                 READ,
                 group_only(),
                 json!({ "type": "object" }),
@@ -341,6 +333,7 @@ async fn tools(groups: &Groups, name: &GroupName) -> Result<Vec<Value>, OpError>
     let carried = Carried {
         caller: tonic::metadata::AsciiMetadataValue::from_static("gateway"),
         copies: Vec::new(),
+        zone: None,
     };
     let (mut tools, mut cursor) = (Vec::new(), None::<String>);
     for _ in 0..MAX_PAGES {

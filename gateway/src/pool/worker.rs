@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::link::{Link, MAX_STREAMS};
 use super::locked;
+use crate::groups::WorkerAt;
 
 /// Connections to one worker.
 const MAX_LINKS: usize = 32;
@@ -15,7 +16,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// A worker.
 #[derive(Debug)]
 pub struct Worker {
-    address: String,
+    at: WorkerAt,
     load: Arc<AtomicUsize>,
     links: Mutex<Vec<Arc<Link>>>,
     /// Held while connecting, so that a burst opens one connection and not hundreds.
@@ -42,10 +43,10 @@ impl Drop for Place {
 }
 
 impl Worker {
-    /// A worker at `host:port`; connects on first use.
-    pub fn new(address: String) -> Self {
+    /// A worker; connects on first use.
+    pub fn new(at: WorkerAt) -> Self {
         Self {
-            address,
+            at,
             load: Arc::default(),
             links: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
@@ -55,7 +56,16 @@ impl Worker {
 
     /// `host:port`.
     pub fn address(&self) -> &str {
-        &self.address
+        &self.at.address
+    }
+
+    pub(super) fn at(&self) -> &WorkerAt {
+        &self.at
+    }
+
+    /// Whether it is in this zone; without one every worker is.
+    pub(super) fn is_in(&self, zone: Option<&str>) -> bool {
+        zone.is_none() || self.at.zone.as_deref() == zone
     }
 
     pub(super) fn load(&self) -> usize {
@@ -92,7 +102,7 @@ impl Worker {
         if let Some(link) = self.roomy() {
             return Ok(link);
         }
-        match Link::connect(&self.address).await {
+        match Link::connect(&self.at.address).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 locked(&self.links).push(Arc::clone(&link));

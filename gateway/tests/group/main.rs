@@ -6,7 +6,7 @@ mod eras;
 mod listening;
 mod streams;
 mod support;
-mod upstreams;
+mod tls;
 mod withheld;
 mod worker;
 mod workers;

@@ -12,7 +12,6 @@ use hyper_util::rt::TokioIo;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::origin::Sites;
-use ramen_gateway::upstreams::Policy;
 use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, gateway, listener};
 use ramen_group::{AddressRule, CidrSet};
 use ramen_redact::KeySet;
@@ -37,13 +36,6 @@ pub(crate) async fn eventually(what: &str, check: impl Fn() -> bool) {
     assert!(came.is_ok(), "never came true: {what}");
 }
 
-/// What has to happen, within a time that only a fault uses up.
-pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LONG, what)
-        .await
-        .expect("this should have happened long ago")
-}
-
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) groups: Groups,
@@ -66,8 +58,10 @@ pub(crate) fn spec(name: &str, key: &str, workers: &[SocketAddr]) -> GroupSpec {
         keys: KeySet::from_lines(key),
         ranges: CidrSet::parse_list("127.0.0.0/8").unwrap(),
         worker_key: "rmk_of_the_gateway".into(),
-        workers: workers.iter().map(ToString::to_string).collect(),
-        upstreams: Vec::new(),
+        workers: workers
+            .iter()
+            .map(|worker| worker.to_string().into())
+            .collect(),
     }
 }
 
@@ -78,12 +72,8 @@ impl Running {
     }
 
     pub(crate) async fn with(workers: &[SocketAddr], limits: Limits) -> Self {
-        Self::of(&spec("demo", KEY, workers), limits, Policy::default()).await
-    }
-
-    pub(crate) async fn of(spec: &GroupSpec, limits: Limits, policy: Policy) -> Self {
-        let groups = Groups::new(policy);
-        groups.set(spec);
+        let groups = Groups::default();
+        groups.set(&spec("demo", KEY, workers));
         let (stop, stopping) = watch::channel(false);
         let gateway = Arc::new(Gateway {
             groups: groups.clone(),

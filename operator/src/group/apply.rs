@@ -7,8 +7,10 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::marker::PhantomData;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
+use ramen_crds::gateway;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -98,10 +100,14 @@ pub(super) async fn apply(
         pdbs,
         deployments,
         hpas,
+        gateway,
         state: PhantomData,
     } = children;
     writer.write(&service_account).await?;
     writer.write_all(&secrets).await?;
+    if let Some(secret) = &gateway {
+        writer.write_for_gateways(secret).await?;
+    }
     writer.write_all(&config_maps).await?;
     writer.write_all(&network_policies).await?;
     writer.write_all(&services).await?;
@@ -127,7 +133,7 @@ pub(super) async fn apply(
     writer
         .sweep::<k8s_openapi::api::core::v1::ConfigMap>()
         .await?;
-    writer.sweep::<k8s_openapi::api::core::v1::Secret>().await?;
+    writer.sweep::<Secret>().await?;
     writer
         .sweep::<k8s_openapi::api::core::v1::ServiceAccount>()
         .await?;
@@ -142,6 +148,7 @@ pub(super) async fn apply(
         pdbs,
         deployments,
         hpas,
+        gateway,
         state: PhantomData,
     })
 }
@@ -154,6 +161,13 @@ pub(super) struct Writer<'a> {
     pub(super) uid: &'a str,
     pub(super) applied: &'a mut AppliedMap,
     pub(super) produced: BTreeSet<(&'static str, String)>,
+}
+
+/// Where an object is written, and how it is known as ours.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    namespace: &'p str,
+    ours: &'p (dyn Fn(&ObjectMeta) -> bool + Sync),
 }
 
 /// A field that we write at times, and at times leave to somebody else.
@@ -213,20 +227,60 @@ impl Writer<'_> {
     /// Writes a child unless it is as it should be.
     pub(super) async fn write<K: Child>(&mut self, child: &K) -> Result<(), Error> {
         let name = child.meta().name.clone().unwrap_or_default();
+        let seen = K::seen(self.caches, &self.key.namespace, &name);
+        let uid = self.uid;
+        let place = Place {
+            namespace: &self.key.namespace,
+            ours: &|meta| owned(meta, uid),
+        };
+        self.put(child, name, seen, place).await
+    }
+
+    /// Writes the Secret of the gateways' namespace. There its labels say whose it is: owners are of one namespace.
+    async fn write_for_gateways(&mut self, secret: &Secret) -> Result<(), Error> {
+        let meta = &secret.metadata;
+        let name = meta.name.clone().unwrap_or_default();
+        let namespace = meta.namespace.clone().unwrap_or_default();
+        let seen = self.caches.gateways.get(&namespace, &name);
+        let seen = seen.map(|object| object.metadata.clone());
+        let labels = meta.labels.as_ref();
+        let same = |meta: &ObjectMeta, label: &str| {
+            let of = |labels: Option<&BTreeMap<String, String>>| labels?.get(label).cloned();
+            of(meta.labels.as_ref()) == of(labels)
+        };
+        let place = Place {
+            namespace: &namespace,
+            // Not by uid: a group that was removed and made again takes its predecessor's.
+            ours: &|meta| {
+                same(meta, names::LABEL_MANAGED_BY)
+                    && same(meta, names::LABEL_COMPONENT)
+                    && same(meta, gateway::LABEL_NAMESPACE)
+                    && same(meta, names::LABEL_GROUP)
+            },
+        };
+        self.put(secret, name, seen, place).await
+    }
+
+    async fn put<K: Child>(
+        &mut self,
+        child: &K,
+        name: String,
+        seen: Option<ObjectMeta>,
+        place: Place<'_>,
+    ) -> Result<(), Error> {
         let id = (K::KIND, name.clone());
         self.produced.insert(id.clone());
         let body = serde_json::to_vec(child)
             .map_err(|error| Error::Internal(format!("{} {name}: {error}", K::KIND)))?;
         let sent = hash_of(&body);
-        let seen = K::seen(self.caches, &self.key.namespace, &name);
         if let (Some(applied), Some(seen)) = (self.applied.get(&id), &seen)
             && applied.sent == sent
             && applied.live.holds(seen)
         {
             return Ok(());
         }
-        let api: Api<K> = Api::namespaced(self.client.clone(), &self.key.namespace);
-        self.refuse_foreign(&api, &name, seen).await?;
+        let api: Api<K> = Api::namespaced(self.client.clone(), place.namespace);
+        self.refuse_foreign(&api, &name, seen, &place).await?;
         let params = PatchParams::apply(names::MANAGER).force();
         if let Some(handed) = K::handed_over(child) {
             self.hand_over(&api, &name, handed).await?;
@@ -280,6 +334,7 @@ impl Writer<'_> {
         api: &Api<K>,
         name: &str,
         seen: Option<ObjectMeta>,
+        place: &Place<'_>,
     ) -> Result<(), Error> {
         let seen = match seen {
             Some(seen) => Some(seen),
@@ -291,8 +346,8 @@ impl Writer<'_> {
                 .map(|object| object.metadata),
         };
         match seen {
-            Some(meta) if !owned(&meta, self.uid) => Err(Error::Foreign {
-                object: format!("{} {}/{name}", K::KIND, self.key.namespace),
+            Some(meta) if !(place.ours)(&meta) => Err(Error::Foreign {
+                object: format!("{} {}/{name}", K::KIND, place.namespace),
             }),
             _ => Ok(()),
         }

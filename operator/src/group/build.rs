@@ -3,6 +3,7 @@
 mod config_map;
 pub(crate) mod deploy_job;
 mod deployment;
+mod gateway;
 mod hpa;
 mod network_policy;
 mod pdb;
@@ -44,6 +45,8 @@ pub(crate) struct Children<S> {
     pub(crate) pdbs: Vec<PodDisruptionBudget>,
     pub(crate) deployments: Vec<Deployment>,
     pub(crate) hpas: Vec<HorizontalPodAutoscaler>,
+    /// For gateways, in their namespace.
+    pub(crate) gateway: Option<Secret>,
     pub(crate) state: PhantomData<S>,
 }
 
@@ -83,6 +86,10 @@ pub(super) fn build(group: &Validated, operator: &Operator, wanted: &Wanted) -> 
             .iter()
             .filter_map(|zone| hpa::build(group, zone))
             .collect(),
+        gateway: operator
+            .gateways
+            .as_ref()
+            .map(|namespace| gateway::build(group, namespace)),
         state: PhantomData,
     }
 }

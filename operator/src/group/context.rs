@@ -36,6 +36,8 @@ pub(crate) struct Operator {
     pub(crate) bucket: Option<PodsBucket>,
     /// Repositories over plain http may be used.
     pub(crate) allow_http: bool,
+    /// Where the gateways are.
+    pub(crate) gateways: Option<String>,
 }
 
 /// How pods reach a bucket.
@@ -59,6 +61,8 @@ pub(crate) struct Context {
     pub(crate) wake: Wake,
     pub(crate) metrics: Metrics,
     pub(crate) recorder: Recorder,
+    /// Asks for a look at the Secrets of gateways.
+    pub(crate) gateways: tokio::sync::Notify,
     states: Mutex<HashMap<GroupKey, Arc<tokio::sync::Mutex<State>>>>,
     /// Layers that groups need; a group that has not run yet is not in it.
     kept: Mutex<HashMap<GroupKey, Vec<LayerRef>>>,
@@ -116,6 +120,7 @@ impl Context {
             wake,
             metrics,
             recorder,
+            gateways: tokio::sync::Notify::new(),
             states: Mutex::default(),
             kept: Mutex::default(),
             pauses: Mutex::default(),
@@ -131,6 +136,7 @@ impl Context {
     pub(crate) fn forget(&self, key: &GroupKey) {
         locked(&self.kept).remove(key);
         locked(&self.pauses).remove(key);
+        self.gateways.notify_one();
         if let Some(state) = locked(&self.states).remove(key)
             && let Ok(state) = state.try_lock()
         {

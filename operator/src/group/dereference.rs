@@ -39,6 +39,8 @@ pub(crate) struct Referenced {
     pub(crate) source: Option<Found>,
     /// `source.caSecretRef`.
     pub(crate) ca: Option<Found>,
+    /// The Secret with keys that this operator made, as it is now: people add keys to it.
+    pub(crate) own_keys: Found,
     /// What this operator made for the group, or will make.
     pub(crate) own: Own,
 }
@@ -93,7 +95,8 @@ pub(super) async fn read(
         let found = reader.optional(Some(reference)).await?.flatten();
         referenced.secrets.push((reference.name.clone(), found));
     }
-    referenced.own = own(&mut reader, uid).await?;
+    referenced.own_keys = reader.secret(&child::keys(&key.name), Some(uid)).await?;
+    referenced.own = own(&mut reader, referenced.own_keys.as_deref(), uid).await?;
     state.secrets = reader.kept;
     if state.rollout.is_none() && state.remembered.is_none() {
         state.remembered = Some(remembered(ctx, key, uid).await?);
@@ -165,13 +168,12 @@ pub(super) fn owned(meta: &ObjectMeta, uid: &str) -> bool {
         .any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
-async fn own(reader: &mut Reader<'_>, uid: &str) -> Result<Own, Error> {
+async fn own(reader: &mut Reader<'_>, keys: Option<&SecretData>, uid: &str) -> Result<Own, Error> {
     let name = reader.key.name.clone();
-    let keys = reader.secret(&child::keys(&name), Some(uid)).await?;
     let admin = reader.secret(&child::admin_key(&name), Some(uid)).await?;
     Ok(Own {
-        caller: kept_or_new(keys.as_deref(), names::KEY_KEY, "rmk_")?,
-        gateway: kept_or_new(keys.as_deref(), names::GATEWAY_KEY, "rmk_")?,
+        caller: kept_or_new(keys, names::KEY_KEY, "rmk_")?,
+        gateway: kept_or_new(keys, names::GATEWAY_KEY, "rmk_")?,
         admin: kept_or_new(admin.as_deref(), names::KEY_KEY, "rma_")?,
         artifacts: Some(reader.ctx.work.artifacts.read_token(reader.key)),
     })

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ramen_crds::{ErrorEntry, McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
-use ramen_redact::Secret;
+use ramen_group::keys_of_entries;
+use ramen_redact::{KeySet, Secret};
 use ramen_source::git::{Credentials, GitLimits, GitUrl, Remote, UrlPolicy, Wanted};
 use sha2::{Digest as _, Sha256};
 
@@ -26,6 +27,8 @@ pub(crate) struct Validated {
     pub(crate) remote: Remote,
     pub(crate) wanted: Wanted,
     pub(crate) own: Own,
+    /// The keys that callers may show.
+    pub(crate) callers: KeySet,
     /// The annotation `ramen.dev/requested-at`.
     pub(crate) requested: Option<String>,
     /// Keys of Secrets that cannot be variables, for the errors list.
@@ -79,9 +82,10 @@ pub(crate) fn validate(
         secrets,
         source,
         ca,
+        own_keys,
         own,
     } = referenced;
-    present("spec.keys.secretRef", spec.keys.as_ref(), keys)?;
+    let keys = present("spec.keys.secretRef", spec.keys.as_ref(), keys)?;
     let mut found = Vec::new();
     for ((name, data), secret) in secrets.into_iter().zip(&spec.secrets) {
         let data = present("spec.secrets", Some(secret), Some(data))?;
@@ -114,11 +118,27 @@ pub(crate) fn validate(
         variables,
         remote,
         wanted: wanted(&spec.source.reference),
+        callers: callers(keys.as_deref(), own_keys.as_deref(), &own),
         own,
         requested: requested.map(|token| token.chars().take(256).collect()),
         faults: faults.collect(),
         spec,
     })
+}
+
+/// The keys that workers take from callers: those of the Secret that is named, else those of our own, in which the
+/// gateways' key stands too.
+fn callers(named: Option<&SecretData>, own_keys: Option<&SecretData>, own: &Own) -> KeySet {
+    let entries = |data: &'_ SecretData| keys_of_entries(data.0.iter().map(|(k, v)| (&**k, &**v)));
+    if let Some(named) = named {
+        return entries(named);
+    }
+    let mut others = own_keys.cloned().unwrap_or_default();
+    others.0.remove(names::GATEWAY_KEY);
+    others.0.remove(names::KEY_KEY);
+    let mut keys = entries(&others);
+    keys.add_lines(own.caller.expose());
+    keys
 }
 
 fn present(field: &str, name: Option<&SecretName>, found: Option<Found>) -> Result<Found, Invalid> {
@@ -218,6 +238,7 @@ pub(crate) mod tests {
             artifacts_url: "http://ramen-artifacts.ramen:8081".to_owned(),
             bucket: None,
             allow_http: false,
+            gateways: None,
         }
     }
 

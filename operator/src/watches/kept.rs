@@ -89,6 +89,11 @@ where
             .collect()
     }
 
+    /// All objects.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.objects.state()
+    }
+
     /// Waits until the first list is done.
     pub(super) async fn ready(&self) -> Result<(), store::WriterDropped> {
         self.objects.wait_until_ready().await
@@ -119,8 +124,14 @@ where
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// There is nothing to fill it with, and never will be.
+    pub(super) fn finish(mut self) {
+        self.apply_watcher_event(&Event::Init);
+        self.apply_watcher_event(&Event::InitDone);
+    }
+
     /// Fills the cache as events pass by. A change that changes nothing that counts ends here.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         mut self,
         events: impl Stream<Item = watcher::Result<Event<K>>>,
         differs: impl Fn(&K, &K) -> bool,

@@ -10,7 +10,10 @@ fn gate(ranges: &str, hops: usize) -> Gate {
         },
         in_flight: InFlight::new(4),
     };
-    gate.mcp.set_keys(KeySet::from_lines("rmk_one\nrmk_two\n"));
+    gate.mcp.set_keys(
+        KeySet::from_lines("rmk_one\nrmk_two\n"),
+        KeySet::from_lines("rmk_gateway"),
+    );
     gate
 }
 
@@ -28,7 +31,7 @@ const FAR: [u8; 4] = [203, 0, 113, 9];
 #[test]
 fn sec02_no_keys_deny_all() {
     let gate = gate("0.0.0.0/0", 0);
-    gate.mcp.set_keys(KeySet::empty());
+    gate.mcp.set_keys(KeySet::empty(), KeySet::empty());
     for value in ["Bearer ", "Bearer", "Bearer rmk_one", "", "Basic cm1r"] {
         let refusal = gate
             .mcp(&headers(&[("authorization", value)]), NEAR.into())
@@ -177,15 +180,53 @@ fn key_files_of_a_folder_are_read_and_hidden_names_are_not() {
     std::fs::write(dir.path().join("b"), "rmk_b").unwrap();
     std::fs::create_dir(dir.path().join("sub")).unwrap();
     std::fs::write(dir.path().join("..hidden"), "rmk_hidden").unwrap();
-    let keys = read_keys(&KeyFiles {
-        dir: Some(dir.path().into()),
-        file: None,
-    });
-    assert_eq!(keys.len(), 2);
-    assert!(keys.admits("rmk_a") && keys.admits("rmk_b") && !keys.admits("rmk_hidden"));
-    let none = read_keys(&KeyFiles {
-        dir: Some(dir.path().join("none")),
-        file: None,
-    });
-    assert!(none.is_empty());
+    std::fs::write(dir.path().join("sub/gateway"), "rmk_gateway").unwrap();
+    let opened = |dir: std::path::PathBuf, gateway: Option<std::path::PathBuf>| {
+        let gate = gate("10.0.0.0/8", 0);
+        let files = DoorFiles {
+            mcp: KeyFiles {
+                dir: Some(dir),
+                file: None,
+            },
+            gateway: KeyFiles {
+                dir: None,
+                file: gateway,
+            },
+            admin: KeyFiles::default(),
+        };
+        files.open(&gate);
+        move |key: &str, peer: [u8; 4]| {
+            let value = format!("Bearer {key}");
+            gate.mcp(&headers(&[("authorization", &value)]), peer.into())
+        }
+    };
+    let here = opened(dir.path().into(), Some(dir.path().join("sub/gateway")));
+    assert_eq!(here("rmk_a", NEAR), Ok(()));
+    assert_eq!(here("rmk_b", NEAR), Ok(()));
+    assert_eq!(here("rmk_b", FAR), Err(Refusal::Address));
+    assert_eq!(here("rmk_hidden", NEAR), Err(Refusal::WrongKey));
+    assert_eq!(here("rmk_gateway", FAR), Ok(()));
+    let nothing = opened(dir.path().join("none"), None);
+    for key in ["rmk_a", "rmk_one", "rmk_gateway"] {
+        assert_eq!(nothing(key, NEAR), Err(Refusal::WrongKey));
+    }
+}
+
+#[test]
+fn a_gateways_key_opens_from_anywhere_and_the_admin_door_not_at_all() {
+    let gate = gate("10.0.0.0/8", 1);
+    let own = headers(&[
+        ("authorization", "Bearer rmk_gateway"),
+        ("x-ramen-admin-key", "rmk_gateway"),
+    ]);
+    assert_eq!(gate.mcp(&own, FAR.into()), Ok(()));
+    assert_eq!(gate.mcp(&own, NEAR.into()), Ok(()));
+    assert_eq!(
+        gate.admin(&own, [127, 0, 0, 1].into()),
+        Err(Refusal::WrongKey)
+    );
+    // Gone from the file, it is a key like any other that is not valid.
+    gate.mcp
+        .set_keys(KeySet::from_lines("rmk_one"), KeySet::empty());
+    assert_eq!(gate.mcp(&own, FAR.into()), Err(Refusal::WrongKey));
 }

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use super::greeting;
 
 /// The `sh` blocks below a heading of a page, in order.
-fn blocks(page: &str, heading: &str) -> anyhow::Result<Vec<String>> {
+pub(super) fn blocks(page: &str, heading: &str) -> anyhow::Result<Vec<String>> {
     let path = ramen_e2e::chart("../docs/cluster").join(page);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let (_, below) = text
@@ -33,14 +33,14 @@ fn blocks(page: &str, heading: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// A folder with `kubectl`, `helm` and `ramen` in its `bin`, in which commands are run.
-struct Shell {
+pub(super) struct Shell {
     folder: tempfile::TempDir,
     words: Vec<(String, String)>,
 }
 
 impl Shell {
     /// With what stands in the pages for what a reader puts in.
-    fn new(words: &[(&str, &str)]) -> anyhow::Result<Self> {
+    pub(super) fn new(words: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let bin = folder.path().join("bin");
         fs::create_dir(&bin)?;
@@ -78,7 +78,7 @@ impl Shell {
         text
     }
 
-    fn command(&self, commands: &str) -> anyhow::Result<Command> {
+    pub(super) fn command(&self, commands: &str) -> anyhow::Result<Command> {
         let path = env::var("PATH")?;
         let mut command = Command::new("bash");
         command
@@ -94,7 +94,7 @@ impl Shell {
     }
 
     /// Runs them; gives what they print.
-    async fn run(&self, commands: &str) -> anyhow::Result<String> {
+    pub(super) async fn run(&self, commands: &str) -> anyhow::Result<String> {
         let output = self.command(commands)?.output().await?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let words = String::from_utf8_lossy(&output.stderr);

@@ -3,7 +3,6 @@
 use std::{
     net::{SocketAddr, TcpListener},
     process::Command,
-    time::Duration,
 };
 
 use k8s_openapi::api::{
@@ -12,8 +11,8 @@ use k8s_openapi::api::{
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
 use ramen_e2e::{
-    Agent, Caller, GRPC, GitHost, Group, Namespace, PackageIndex, Refusal, Release, Tier, gone,
-    tool, with_temp_ns,
+    Agent, Caller, GRPC, GitHost, Group, Namespace, PackageIndex, Refusal, Release, Tier,
+    comes_true, gone, tool, with_temp_ns,
 };
 use serde_json::{Value, json};
 use tonic::Code;
@@ -37,21 +36,6 @@ async fn refused(agent: &Agent, host: &str, port: u16) -> anyhow::Result<bool> {
     Ok(agent.tries(host, port).await? != "open")
 }
 
-/// A policy is in force some time after it was written, and there is no event for it: asks for a minute at most.
-async fn comes_true<F: Future<Output = anyhow::Result<bool>>>(
-    what: &str,
-    ask: impl Fn() -> F,
-) -> anyhow::Result<()> {
-    let mut beat = tokio::time::interval(Duration::from_millis(100));
-    for _ in 0..600 {
-        beat.tick().await;
-        if ask().await? {
-            return Ok(());
-        }
-    }
-    anyhow::bail!("it did not come true: {what}")
-}
-
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn a_worker_lets_in_allowed_addresses_and_probes_and_refuses_strangers() {
@@ -68,8 +52,9 @@ async fn a_worker_lets_in_allowed_addresses_and_probes_and_refuses_strangers() {
         group.serves(&commit).await?;
         let (_, worker) = group.addresses().await?.remove(0);
 
-        comes_true("a stranger is refused", || {
-            refused(&stranger, &worker, GRPC)
+        // A policy is in force some time after it was written.
+        comes_true("a stranger is refused", async || {
+            refused(&stranger, &worker, GRPC).await
         })
         .await?;
         assert_eq!(friend.tries(&worker, GRPC).await?, "open");

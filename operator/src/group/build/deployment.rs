@@ -193,6 +193,10 @@ fn env(group: &Validated, operator: &Operator, zone: &Zone) -> Vec<EnvVar> {
         var("RAMEN_ZONE", zone.name.to_string()),
         var("RAMEN_KEYS_DIR", format!("{}/keys", pod::RUN)),
         var(
+            "RAMEN_GATEWAY_KEY_FILE",
+            format!("{}/keys/{}", pod::RUN, gateway_key(group)),
+        ),
+        var(
             "RAMEN_ADMIN_KEY_FILE",
             format!("{}/admin/{}", pod::RUN, names::KEY_KEY),
         ),
@@ -256,7 +260,16 @@ fn volumes(group: &Validated) -> Vec<Volume> {
     volumes
 }
 
-/// The callers' keys and the gateway's, as files of one folder.
+/// The file with the gateway's key, among the callers'.
+fn gateway_key(group: &Validated) -> &'static str {
+    match &group.spec.keys {
+        None => names::GATEWAY_KEY,
+        Some(_) => "ramen-gateway",
+    }
+}
+
+/// The callers' keys and the gateway's, as files of one folder. The gateway's comes last: nobody's entry of that name
+/// takes its place.
 fn keys(group: &Validated) -> Volume {
     let project = |name: String, items: Option<Vec<KeyToPath>>| VolumeProjection {
         secret: Some(SecretProjection {
@@ -270,15 +283,15 @@ fn keys(group: &Validated) -> Volume {
     let sources = match &group.spec.keys {
         None => vec![project(own, None)],
         Some(named) => vec![
+            project(named.to_string(), None),
             project(
                 own,
                 Some(vec![KeyToPath {
                     key: names::GATEWAY_KEY.to_owned(),
-                    path: "ramen-gateway".to_owned(),
+                    path: gateway_key(group).to_owned(),
                     ..KeyToPath::default()
                 }]),
             ),
-            project(named.to_string(), None),
         ],
     };
     Volume {

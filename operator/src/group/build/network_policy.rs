@@ -41,7 +41,7 @@ pub(super) fn build(group: &Validated, operator: &Operator) -> Vec<NetworkPolicy
 
 fn of_zone(group: &Validated, operator: &Operator, zone: &Zone) -> NetworkPolicy {
     let mut callers = blocks(&group.spec.allowed);
-    callers.push(pods("gateway"));
+    callers.extend(operator.gateways.as_deref().map(gateways));
     callers.push(pods("operator"));
     if group.spec.trusted_proxy_hops > 0 {
         callers.push(any_pod());
@@ -209,6 +209,17 @@ fn pods(component: &str) -> NetworkPolicyPeer {
             (names::LABEL_COMPONENT.to_owned(), component.to_owned()),
         ]))),
         ..NetworkPolicyPeer::default()
+    }
+}
+
+/// The gateways' pods.
+fn gateways(namespace: &str) -> NetworkPolicyPeer {
+    NetworkPolicyPeer {
+        namespace_selector: Some(select(Labels::from([(
+            names::LABEL_NAMESPACE_NAME.to_owned(),
+            namespace.to_owned(),
+        )]))),
+        ..pods(ramen_crds::gateway::COMPONENT_PODS)
     }
 }
 

@@ -18,7 +18,11 @@ fn children(group: &Validated) -> Children<Prepared> {
         image: None,
         remembered: "{}".to_owned(),
     };
-    build(group, &operator(), &wanted)
+    let operator = Operator {
+        gateways: Some("gateways".to_owned()),
+        ..operator()
+    };
+    build(group, &operator, &wanted)
 }
 
 fn full() -> Validated {
@@ -66,6 +70,10 @@ fn the_job_of_a_deploy() {
 fn the_policies_of_a_zone_and_of_deploys() {
     let policies = children(&full()).network_policies;
     assert_eq!(policies.len(), 4);
+    // Without gateways there is nothing to let in.
+    let none = network_policy::build(&full(), &operator());
+    let text = serde_json::to_string(&none).unwrap();
+    assert!(!text.contains("gateway"), "{text}");
     insta::assert_yaml_snapshot!([&policies[0], &policies[3]]);
 }
 
@@ -187,7 +195,17 @@ fn a_named_secret_of_keys_stands_beside_the_gateways_key() {
         .iter()
         .map(|source| &source["secret"]["name"])
         .collect();
-    assert_eq!(names, ["calc-mcp-keys", "our-keys"]);
+    // Ours comes last, so that nobody's entry takes its place; the worker is told which file it is.
+    assert_eq!(names, ["our-keys", "calc-mcp-keys"]);
+    let items = &keys["projected"]["sources"][1]["secret"]["items"];
+    assert_eq!(*items, json!([{"key": "gateway", "path": "ramen-gateway"}]));
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let env = container["env"].as_array().unwrap();
+    let file = env
+        .iter()
+        .find(|entry| entry["name"] == "RAMEN_GATEWAY_KEY_FILE")
+        .unwrap();
+    assert_eq!(file["value"], "/run/ramen/keys/ramen-gateway");
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! What a gateway needs to know of a group and must not look up itself: digests of the callers' keys, and its own key
+//! at the workers. One Secret in the gateways' namespace, so that a gateway reads Secrets nowhere else.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+use ramen_crds::gateway;
+
+use super::{Validated, meta};
+use crate::names;
+
+/// Digests beyond these are left out: a Secret holds 1 MiB.
+const MAX_KEYS: usize = 10_000;
+
+/// Builds it, for the gateways in this namespace.
+pub(super) fn build(group: &Validated, namespace: &str) -> Secret {
+    let mut digests: Vec<String> = group
+        .callers
+        .digests()
+        .iter()
+        .map(ramen_redact::KeyDigest::to_hex)
+        .collect();
+    // Whichever order the entries came in, the same keys are the same text.
+    digests.sort_unstable();
+    if digests.len() > MAX_KEYS {
+        tracing::warn!(
+            keys = digests.len(),
+            most = MAX_KEYS,
+            "more keys than gateways are told of"
+        );
+        digests.truncate(MAX_KEYS);
+    }
+    let entries = [
+        (gateway::CALLERS, digests.join("\n")),
+        (gateway::WORKER_KEY, group.own.gateway.expose().clone()),
+    ];
+    let data = entries.map(|(name, value)| (name.to_owned(), ByteString(value.into_bytes())));
+    Secret {
+        metadata: metadata(group, namespace),
+        data: Some(BTreeMap::from(data)),
+        type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    }
+}
+
+fn metadata(group: &Validated, namespace: &str) -> ObjectMeta {
+    let name = gateway::secret_name(&group.key.namespace, &group.key.name);
+    let mut meta = meta(group, name, gateway::COMPONENT, None);
+    // Owners are of one namespace; elsewhere it is swept by its labels.
+    if namespace != group.key.namespace {
+        meta.owner_references = None;
+        meta.namespace = Some(namespace.to_owned());
+    }
+    let labels = meta.labels.get_or_insert_default();
+    labels.insert(
+        gateway::LABEL_NAMESPACE.to_owned(),
+        group.key.namespace.clone(),
+    );
+    labels.insert(gateway::LABEL_UID.to_owned(), group.uid.clone());
+    debug_assert_eq!(labels[names::LABEL_MANAGED_BY], gateway::MANAGED_BY);
+    meta
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ramen_redact::KeyDigest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::group::dereference::{Referenced, SecretData};
+    use crate::group::validate::tests::{data, referenced, validated};
+
+    fn text(secret: &Secret, entry: &str) -> String {
+        let data = secret.data.as_ref().unwrap();
+        String::from_utf8(data[entry].0.clone()).unwrap()
+    }
+
+    fn callers(extra: serde_json::Value, referenced: Referenced) -> Vec<String> {
+        let secret = build(&validated(extra, referenced), "gateways");
+        text(&secret, gateway::CALLERS)
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn digests(keys: &[&str]) -> Vec<String> {
+        let mut digests: Vec<_> = keys.iter().map(|key| KeyDigest::of(key).to_hex()).collect();
+        digests.sort();
+        digests
+    }
+
+    #[test]
+    fn it_holds_digests_of_callers_keys_and_no_key_but_the_gateways() {
+        let secret = build(&validated(json!({}), referenced()), "gateways");
+        assert_eq!(
+            secret.metadata.name.as_deref(),
+            Some("ramen-gateway.team-a.calc")
+        );
+        assert_eq!(secret.metadata.namespace.as_deref(), Some("gateways"));
+        assert_eq!(secret.metadata.owner_references, None);
+        let labels = secret.metadata.labels.as_ref().unwrap();
+        assert_eq!(labels[gateway::LABEL_NAMESPACE], "team-a");
+        assert_eq!(labels[gateway::LABEL_UID], "u-1");
+        assert_eq!(labels["ramen.dev/group"], "calc");
+        assert_eq!(text(&secret, gateway::WORKER_KEY), "rmk_gateway");
+        let callers = text(&secret, gateway::CALLERS);
+        assert_eq!(callers, KeyDigest::of("rmk_caller").to_hex());
+        assert!(!callers.contains("rmk_"));
+    }
+
+    #[test]
+    fn in_the_groups_own_namespace_the_group_owns_it() {
+        let secret = build(&validated(json!({}), referenced()), "team-a");
+        assert_eq!(secret.metadata.owner_references.unwrap()[0].uid, "u-1");
+    }
+
+    #[test]
+    fn keys_that_somebody_added_to_our_secret_count_and_the_gateways_does_not() {
+        let found = SecretData(
+            [
+                ("key", "rmk_caller"),
+                ("gateway", "rmk_gateway"),
+                ("next", "rmk_next\n# none\n"),
+                (".hidden", "rmk_hidden"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()))
+            .into(),
+        );
+        let referenced = Referenced {
+            own_keys: Some(Arc::new(found)),
+            ..referenced()
+        };
+        assert_eq!(
+            callers(json!({}), referenced),
+            digests(&["rmk_caller", "rmk_next"])
+        );
+    }
+
+    #[test]
+    fn a_named_secret_alone_says_who_may_call() {
+        let named = json!({"keys": {"secretRef": {"name": "our-keys"}}});
+        let with = |entries: &[(&str, &str)]| Referenced {
+            keys: Some(Some(data(entries))),
+            ..referenced()
+        };
+        let two = with(&[("alice", "rmk_a"), ("bob", "rmk_b\nrmk_a")]);
+        assert_eq!(callers(named.clone(), two), digests(&["rmk_a", "rmk_b"]));
+        // An empty one lets nobody in.
+        assert_eq!(callers(named, with(&[])), digests(&[]));
+    }
+}
