@@ -163,6 +163,17 @@ pub struct DesiredState {
     pub exclude: Vec<String>,
 }
 
+impl DesiredState {
+    /// The version that clients are told. They take an empty one for none, so code that was deployed without a revision is told by its
+    /// content.
+    pub fn version(&self) -> &str {
+        match self.revision.as_str() {
+            "" => &self.code.key,
+            revision => revision,
+        }
+    }
+}
+
 /// A package in a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

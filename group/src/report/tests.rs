@@ -79,3 +79,22 @@ fn findings_print_as_compilers_do() {
         "EnvInvalid: no"
     );
 }
+
+#[test]
+fn clients_are_told_the_content_where_there_is_no_revision() {
+    let layer = LayerRef {
+        key: "0a1b2c".to_owned(),
+        digest: "sha256:00".to_owned(),
+        size: 1,
+    };
+    let mut desired = DesiredState {
+        revision: "main@sha1:ff".to_owned(),
+        code: layer,
+        deps: None,
+        python: "3.11".to_owned(),
+        exclude: Vec::new(),
+    };
+    assert_eq!(desired.version(), "main@sha1:ff");
+    desired.revision.clear();
+    assert_eq!(desired.version(), "0a1b2c");
+}

@@ -412,7 +412,7 @@ impl Manager {
             .await?;
         let info = Implementation {
             name: setting.group.clone(),
-            version: desired.revision.clone(),
+            version: desired.version().to_owned(),
             title: None,
             description: None,
             website_url: None,
