@@ -63,6 +63,11 @@ def probe_group(root):
             open(path, "w").write("cancelled")
             return "cancelled"
         """, path=string)
+    terms = {"a": number, "b": number}
+    package(root, "tool", "sum", {"callable": "sum_of", "input": terms, "output": number}, "def sum_of(a, b):\n    return a + b\n")
+    both = {"type": "object", "properties": {"sum": number, "product": number}, "required": ["sum", "product"]}
+    package(root, "tool", "both", {"callable": "both", "input": terms, "output": both},
+            "def both(a, b):\n    return {'sum': a + b, 'product': a * b}\n")
     tool(root, "raises", "def raises(text):\n    raise RuntimeError(text)\n", text=string)
     tool(root, "reveal", "def reveal(text):\n    return len(text)\n", text=string)
     tool(root, "leak", "def leak(text):\n    raise ValueError('got ' + text)\n", text=string)

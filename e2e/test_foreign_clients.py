@@ -30,6 +30,11 @@ def test_an_unknown_tool_is_a_protocol_error(told):
     assert told["unknown"] == (-32601 if told["era"] == "legacy" else -32602)
 
 
+def test_results_pass_the_clients_own_check_against_the_output_schema(told):
+    scalar = None if told["era"] == "legacy" else 13
+    assert told["output"] == [scalar, {"sum": 13, "product": 42}, "13"]
+
+
 @pytest.mark.parametrize("step", EXPECTED)
 def test_each_step_ends_as_it_should(told, step):
     assert told[step] == EXPECTED[step]

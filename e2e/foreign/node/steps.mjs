@@ -24,6 +24,12 @@ export async function run(client, call, version) {
       const result = await call({ name: "raises", arguments: { text: "no such city" } });
       return [result.isError, result.content[0].text];
     },
+    // By now the tools are known with their output schemas, and the SDKs check results against them.
+    output: async () => {
+      const terms = { a: 6, b: 7 };
+      const results = [await call({ name: "sum", arguments: terms }), await call({ name: "both", arguments: terms })];
+      return [...results.map((result) => result.structuredContent ?? null), results[0].content[0].text];
+    },
     unknown: async () => {
       try {
         await call({ name: "no_such_tool", arguments: {} });

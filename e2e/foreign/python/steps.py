@@ -29,6 +29,12 @@ class Steps:
         result = await self.client.call_tool("raises", {"text": "no such city"})
         return [field(result, "is_error", "isError"), result.content[0].text]
 
+    async def output(self):
+        # By now the tools are known with their output schemas, and the SDKs check results against them.
+        results = [await self.client.call_tool(name, {"a": 6, "b": 7}) for name in ("sum", "both")]
+        structured = [field(result, "structured_content", "structuredContent") for result in results]
+        return [*structured, results[0].content[0].text]
+
     async def unknown(self):
         try:
             await self.client.call_tool("no_such_tool", {})
@@ -69,7 +75,7 @@ class Steps:
 
     async def run(self, version):
         told = {"version": version}
-        for name in ("list", "call", "error", "unknown", "progress", "resources", "prompts", "cancel"):
+        for name in ("list", "call", "error", "output", "unknown", "progress", "resources", "prompts", "cancel"):
             if name in ORDER["without"]:
                 continue
             try:

@@ -115,6 +115,19 @@ func main() {
 			}
 			return []any{result.IsError, text(result)}, nil
 		},
+		// By now the tools are known with their output schemas.
+		"output": func() (any, error) {
+			terms := map[string]any{"a": 6, "b": 7}
+			sum, err := call(ctx, "sum", terms)
+			if err != nil {
+				return nil, err
+			}
+			both, err := call(ctx, "both", terms)
+			if err != nil {
+				return nil, err
+			}
+			return []any{sum.StructuredContent, both.StructuredContent, text(sum)}, nil
+		},
 		"unknown": func() (any, error) {
 			_, err := call(ctx, "no_such_tool", map[string]any{})
 			var refused *jsonrpc.Error
@@ -191,7 +204,7 @@ func main() {
 		},
 	}
 	told := map[string]any{"version": session.InitializeResult().ProtocolVersion}
-	for _, name := range []string{"list", "call", "error", "unknown", "progress", "resources", "prompts", "cancel"} {
+	for _, name := range []string{"list", "call", "error", "output", "unknown", "progress", "resources", "prompts", "cancel"} {
 		if told[name], err = steps[name](); err != nil {
 			told[name] = map[string]string{"failed": err.Error()}
 		}

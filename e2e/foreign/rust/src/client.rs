@@ -77,6 +77,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
         "list": outcome(list(&service).await),
         "call": outcome(call(&service, "echo", json!({"text": order.text})).await.map(|result| text(&result))),
         "error": outcome(error(&service).await),
+        "output": outcome(output(&service).await),
         "unknown": outcome(unknown(&service).await),
         "progress": outcome(progress(&service, &order, &handler).await),
         "resources": outcome(resources(&service).await),
@@ -157,6 +158,17 @@ async fn list(service: &Service) -> anyhow::Result<Value> {
 async fn error(service: &Service) -> anyhow::Result<Value> {
     let result = call(service, "raises", json!({"text": "no such city"})).await?;
     Ok(json!([result["isError"], text(&result)]))
+}
+
+async fn output(service: &Service) -> anyhow::Result<Value> {
+    let terms = json!({"a": 6, "b": 7});
+    let sum = call(service, "sum", terms.clone()).await?;
+    let both = call(service, "both", terms).await?;
+    Ok(json!([
+        sum["structuredContent"],
+        both["structuredContent"],
+        text(&sum)
+    ]))
 }
 
 async fn unknown(service: &Service) -> anyhow::Result<Value> {
