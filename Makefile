@@ -51,6 +51,7 @@ check: setup static build ## the quick inner loop: static checks and the fast te
 
 .PHONY: test
 test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke, charts, a real Kubernetes
+	@scripts/npm.sh >/dev/null || echo 'SKIPPED tests with programs from npm: see the reason above' >&2
 	@RAMEN_TEST_PYTHONS=all $(NEXTEST) --workspace --exclude ramen-host --profile ci
 	@cargo test --quiet --doc
 	@$(XTASK) fuzz --smoke
@@ -77,12 +78,19 @@ docs: ## the API documentation, warnings are errors
 	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --document-private-items
 
 .PHONY: conformance
-conformance: setup build ## the official conformance suite of MCP against the gateway, both eras (takes it from npm)
+conformance: setup build ## the official conformance suite of MCP against the gateway and our client, both eras (takes it from npm)
+	@cargo build --quiet -p ramen-client --example conformance
 	@$(VENV)/python -m pytest e2e/test_conformance.py
 
+.PHONY: protocol
+protocol: setup build ## write docs/reference/protocol.md out of what the conformance suite says
+	@cargo build --quiet -p ramen-client --example conformance
+	@RAMEN_WRITE_PAGES=1 $(VENV)/python -m pytest e2e/test_conformance.py
+
 .PHONY: conformance-client
-conformance-client: ## the protocol's conformance suite against our client (needs npm)
-	@scripts/conformance-client.sh
+conformance-client: setup ## the protocol's conformance suite against our client alone (takes it from npm)
+	@cargo build --quiet -p ramen-client --example conformance
+	@$(VENV)/python -m pytest e2e/test_conformance.py -k our_client
 
 .PHONY: bench
 bench: ## the benchmark table against its peers; writes target/bench/*.json and the plot in docs (BENCH="--help" for more)

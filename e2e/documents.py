@@ -2,6 +2,7 @@
 
 - ```console test [exit=N|exit=any]```: lines that begin with `$ ` are run, what follows is the expected output, in which
   `…` stands for anything. A command that ends in ` &` runs on until the document ends; its expected output is awaited.
+  With `needs=npm|go|rust|VENV` these find what is pinned in e2e/foreign, as if the person had installed it there.
 - ```LANGUAGE file=PATH```: the block is written to that file.
 - ```sh make```: each `make TARGET` must be a target of the Makefile.
 - ```text``` and ```markdown```: pictures and quotations. JSON, YAML and Python blocks without `file=` must parse.
@@ -11,6 +12,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import yaml
 
+import foreign
 import programs
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^`\n]*)\n(?P<text>.*?)^(?P=indent)(?P=fence) *$",
@@ -73,12 +76,25 @@ class Runner:
         self.folder = folder / "work"
         self.folder.mkdir()
         self.cwd = self.folder
+        self.exports = folder / "exports"
         self.background = []
         path = os.pathsep.join([str(programs.BIN), str(programs.PYTHON_BIN), os.environ["PATH"]])
         self.env = programs.environment(
             PATH=path, HOME=str(folder), RAMEN_STATE_DIR=str(folder / "state"), LC_ALL="C.UTF-8",
             GIT_CONFIG_GLOBAL=os.devnull, GIT_AUTHOR_NAME="t", GIT_AUTHOR_EMAIL="t@example.com",
             GIT_COMMITTER_NAME="t", GIT_COMMITTER_EMAIL="t@example.com", UV_CACHE_DIR=uv_cache())
+
+    def exported(self):
+        return f". '{self.exports}'\n" if self.exports.exists() else ""
+
+    def needed(self, block):
+        """Lines that a shell runs first, so that it finds what the block needs."""
+        needs = block.options.get("needs")
+        if not needs:
+            return ""
+        path, settings = foreign.environment(needs, self.cwd)
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
+        return "".join(lines) + (f"PATH={shlex.quote(path)}:$PATH\n" if path else "")
 
     def run(self, block):
         if "file" in block.options:
@@ -94,7 +110,9 @@ class Runner:
 
     def command(self, command, expected, block):
         where = self.folder.parent / "cwd"
-        script = f"set -euo pipefail\n{command}\npwd >'{where}'\n"
+        # What is exported stays, as in a shell.
+        script = (f"set -euo pipefail\n{self.exported()}{self.needed(block)}{command}\npwd >'{where}'\n"
+                  f"export -p | grep -v '^declare -x PATH=' >'{self.exports}'\n")
         done = subprocess.run(["bash", "-c", script], cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=170)
         wanted = block.options.get("exit", "0")
@@ -106,7 +124,7 @@ class Runner:
 
     def start(self, command, expected, block):
         log = tempfile.NamedTemporaryFile(dir=self.folder.parent, suffix=".log", delete=False)
-        process = subprocess.Popen(["bash", "-c", "exec " + command], cwd=self.cwd, env=self.env,
+        process = subprocess.Popen(["bash", "-c", f"{self.exported()}exec {command}"], cwd=self.cwd, env=self.env,
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                    start_new_session=True)
         self.background.append((process, Path(log.name)))

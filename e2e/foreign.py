@@ -4,7 +4,11 @@ All are pinned in e2e/foreign and lie in the cache. What cannot be had on this m
 """
 
 import functools
+import json
+import os
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +61,35 @@ def go(program):
 def rust(*args):
     """The program of e2e/foreign/rust."""
     return [f"{folder_of('rust-foreign.sh')}/ramen-foreign", *args]
+
+
+def environment(needs, folder):
+    """What a person has in `folder` who installed one of the SDKs there: what comes first on the PATH, and other settings."""
+    home, cache = Path.home(), Path(os.environ.get("RAMEN_CACHE") or Path.home() / ".cache" / "ramen")
+    if needs == "npm":
+        npm = folder_of("npm.sh")
+        if not (folder / "node_modules").exists():
+            (folder / "node_modules").symlink_to(f"{npm}/node_modules")
+        return f"{npm}/bin", {}
+    if needs == "go":
+        folder_of("go-foreign.sh")
+        for name in ("go.mod", "go.sum"):
+            (folder / name).write_text((SOURCES / "go" / name).read_text())
+        return "", {"GOCACHE": os.environ.get("GOCACHE", f"{cache}/go/build"), "GOFLAGS": "-modcacherw", "GOWORK": "off",
+                    "GOMODCACHE": os.environ.get("GOMODCACHE", f"{cache}/go/modules")}
+    if needs == "rust":
+        target = Path(folder_of("rust-foreign.sh")).parent
+        for name in ("Cargo.toml", "Cargo.lock"):
+            text = (SOURCES / "rust" / name).read_text()
+            # Dependencies that are built already are used; the program must not take the place of the other.
+            (folder / name).write_text(text.replace('name = "ramen-foreign"', 'name = "example"'))
+        toolchain = re.search('channel = "(.*)"', (programs.ROOT / "rust-toolchain.toml").read_text())[1]
+        return "", {"CARGO_TARGET_DIR": str(target), "CARGO_HOME": os.environ.get("CARGO_HOME", f"{home}/.cargo"),
+                    "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", f"{home}/.rustup"),
+                    "RUSTUP_TOOLCHAIN": os.environ.get("RUSTUP_TOOLCHAIN", toolchain)}
+    return f"{folder_of('venv.sh', needs)}/bin", {}
+
+
+def pinned(package):
+    """The version of a package from npm."""
+    return json.loads((SOURCES / "node" / "package.json").read_text())["dependencies"][package]

@@ -10,7 +10,8 @@ import programs
 
 ROOT = programs.ROOT
 # The documents a person follows step by step: nothing in them may go untested.
-FOLLOWED = [path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]]
+FOLLOWED = [path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+                              *sorted((ROOT / "docs" / "connect").glob("*.md"))]]
 SHOWN = sorted([*(ROOT / "docs" / "reference").glob("*.md"), *(ROOT / "docs" / "adr").glob("*.md"),
                 *(ROOT / "examples").glob("*/README.md"), *ROOT.glob("*/README.md"), ROOT / "SECURITY.md"])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")

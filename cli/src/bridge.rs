@@ -39,7 +39,7 @@ pub(crate) struct BridgeArgs {
     /// Ask grpc.health.v1 for SERVICE (all of the worker when left out), print the status and exit 0 only when SERVING
     #[arg(long, value_name = "SERVICE", num_args = 0..=1, default_missing_value = "")]
     health: Option<String>,
-    /// Print the JSON to paste into a client's configuration and exit
+    /// Print the JSON to paste into a client's configuration and exit; with URL for a client that speaks HTTP
     #[arg(long, value_name = "CLIENT", conflicts_with = "health")]
     print_config: Option<Client>,
     /// Requests at work at once; more wait in order
@@ -133,7 +133,7 @@ impl OauthArgs {
 pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
     let plan = many::plan(&args)?;
     let BridgeArgs {
-        url: _,
+        url,
         header: _,
         connect,
         health,
@@ -145,7 +145,7 @@ pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
         oauth.check()?;
     }
     if let Some(client) = print_config {
-        crate::output::line(&print_config::render(client, &connect)?);
+        crate::output::line(&print_config::render(client, url.as_deref(), &connect)?);
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(plan) = plan {

@@ -43,6 +43,8 @@ pub(crate) struct Address {
 pub(crate) struct Running {
     pub(crate) name: String,
     pub(crate) address: String,
+    /// Where MCP clients connect over HTTP.
+    pub(crate) url: Option<String>,
     pub(crate) key_file: PathBuf,
 }
 
@@ -134,6 +136,9 @@ impl StateDir {
             [(info, address)] => Ok(Running {
                 name: info.name.clone(),
                 address: address.grpc.clone(),
+                url: fs::read_to_string(self.gateway())
+                    .ok()
+                    .map(|at| format!("http://{}/{}/{}/mcp", at.trim(), info.namespace, info.name)),
                 key_file: info.key_file.clone(),
             }),
             [] => Err(Failure::transport(format!(
@@ -278,7 +283,16 @@ mod tests {
         serve(&state, "default", "a", std::process::id());
         // A worker that died left its address behind.
         serve(&state, "default", "dead", 0x3fff_fff0);
-        assert_eq!(state.running(None).unwrap().address, "127.0.0.1:1");
+        let running = state.running(None).unwrap();
+        assert_eq!(
+            (running.address.as_str(), running.url),
+            ("127.0.0.1:1", None)
+        );
+        write_atomic(&state.gateway(), b"127.0.0.1:8080").unwrap();
+        assert_eq!(
+            state.running(None).unwrap().url.unwrap(),
+            "http://127.0.0.1:8080/default/a/mcp"
+        );
         serve(&state, "team", "b", std::process::id());
         assert!(
             state

@@ -217,7 +217,8 @@ fn show(news: News, board: &mut Board, hint: bool) -> bool {
             if hint && status.ready {
                 if let Some(url) = &status.url {
                     board.remark(&format!(
-                        "over HTTP: {url} with `Authorization: Bearer` and the group's key"
+                        "over HTTP: {url} with `Authorization: Bearer` and the group's key; in a shell: `eval \"$(ramen bridge --group {} --print-config env)\"`",
+                        status.name
                     ));
                 }
                 board.remark(&format!(

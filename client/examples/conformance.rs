@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ramen_client::oauth::{Registered, SignIn};
-use ramen_client::{CallOptions, Client, Elicit, EraChoice, Json, Options, ServerConfig};
+use ramen_client::{CallOptions, Client, Elicit, EraChoice, Json, Options, ServerConfig, Tool};
 use ramen_redact::Secret;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -58,11 +58,13 @@ async fn run() -> Result<(), String> {
                 (name.to_owned(), call["arguments"].clone())
             })
             .collect(),
-        None => client
-            .tools()
-            .iter()
-            .map(|tool| (tool.name.clone(), arguments(&tool.input_schema)))
-            .collect(),
+        None => {
+            let tools = client.tools();
+            tools
+                .iter()
+                .map(|tool| (tool.name.clone(), arguments(tool, &tools)))
+                .collect()
+        }
     };
     for (name, arguments) in calls {
         let options = CallOptions {
@@ -124,9 +126,13 @@ fn location(answer: &str) -> Option<Url> {
     Url::parse(line?).ok()
 }
 
-/// Arguments that fit the properties a schema requires.
-fn arguments(schema: &Json) -> Value {
-    let schema: Value = schema.to().unwrap_or_default();
+/// Arguments that fit the properties a schema requires. The tool that wants a schema gets that of the other one, as it came.
+fn arguments(tool: &Tool, tools: &[Tool]) -> Value {
+    let other = tools.iter().find(|other| other.name != tool.name);
+    if let ("json_schema_echo", Some(other)) = (tool.name.as_str(), other) {
+        return json!({ "schema": other.input_schema.to::<Value>().unwrap_or_default() });
+    }
+    let schema: Value = tool.input_schema.to().unwrap_or_default();
     let mut out = Map::new();
     for name in schema["required"].as_array().into_iter().flatten() {
         let name = name.as_str().unwrap_or_default();

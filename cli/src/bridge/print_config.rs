@@ -17,10 +17,69 @@ pub enum Client {
     Cursor,
     /// Visual Studio Code: `.vscode/mcp.json`, asks for the key once
     Vscode,
+    /// A shell: the address over HTTP and the key of the running `ramen up`, for `eval "$(…)"`
+    Env,
 }
 
-/// Renders the configuration of one server.
-pub(super) fn render(client: Client, connect: &ConnectArgs) -> Result<String, Failure> {
+/// Renders the configuration of one server: of the address over HTTP, or of a bridge to a worker.
+pub(super) fn render(
+    client: Client,
+    url: Option<&str>,
+    connect: &ConnectArgs,
+) -> Result<String, Failure> {
+    let value = match (client, url) {
+        (Client::Env, None) => return shell(connect),
+        (Client::Env, Some(_)) => {
+            return Err(Failure::usage(
+                "--print-config env is for the running `ramen up`: leave the URL out",
+            ));
+        }
+        (_, Some(url)) => entry_over_http(client, url)?,
+        (_, None) => entry_of_a_bridge(client, connect)?,
+    };
+    serde_json::to_string_pretty(&value).map_err(|error| Failure::error(error.to_string()))
+}
+
+/// Lines for a shell. The key is read when they are run, so that it is in no scrollback.
+fn shell(connect: &ConnectArgs) -> Result<String, Failure> {
+    let running =
+        StateDir::locate(connect.state_dir.as_deref())?.running(connect.group.as_deref())?;
+    let url = running.url.ok_or_else(|| {
+        Failure::transport("the running `ramen up` does not listen over HTTP".to_owned())
+    })?;
+    let key_file = running.key_file.to_string_lossy().replace('\'', r"'\\''");
+    let key = names::MCP_KEY;
+    Ok(format!(
+        "export RAMEN_URL='{url}'\nexport {key}=\"$(cat '{key_file}')\""
+    ))
+}
+
+/// A client that speaks HTTP itself.
+fn entry_over_http(client: Client, url: &str) -> Result<Value, Failure> {
+    let parsed = url::Url::parse(url)
+        .map_err(|error| Failure::usage(format!("the URL cannot be read: {error}")))?;
+    // `/namespace/group/mcp`; another server is called after its host.
+    let group = parsed
+        .path_segments()
+        .and_then(|path| match path.collect::<Vec<_>>().as_slice() {
+            [.., group, "mcp"] => Some((*group).to_owned()),
+            _ => None,
+        });
+    let name = group.or_else(|| parsed.host_str().map(str::to_owned));
+    let bearer = format!("Bearer {}", key_of_the_person(client));
+    let server = match client {
+        Client::Cursor => json!({ "url": url, "headers": { "Authorization": bearer } }),
+        _ => json!({ "type": "http", "url": url, "headers": { "Authorization": bearer } }),
+    };
+    Ok(whole(
+        client,
+        &name.unwrap_or_else(|| "ramen".to_owned()),
+        &server,
+        true,
+    ))
+}
+
+fn entry_of_a_bridge(client: Client, connect: &ConnectArgs) -> Result<Value, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::error(format!("cannot tell where this program is: {error}")))?;
     let (name, target, key_file) = place(connect)?;
@@ -42,8 +101,7 @@ pub(super) fn render(client: Client, connect: &ConnectArgs) -> Result<String, Fa
     if let Some(file) = &key_file {
         args.extend(["--key-file".to_owned(), file.clone()]);
     }
-    let value = entry(client, &name, &program, &args, key_file.is_some());
-    serde_json::to_string_pretty(&value).map_err(|error| Failure::error(error.to_string()))
+    Ok(entry(client, &name, &program, &args, key_file.is_some()))
 }
 
 /// The server's name, the target, and the file that holds the key when there is one.
@@ -68,20 +126,28 @@ fn entry(client: Client, name: &str, program: &str, args: &[String], has_key_fil
     if client == Client::Vscode {
         server["type"] = json!("stdio");
     }
-    let mut whole = match client {
-        Client::Vscode => json!({ "servers": { name: server } }),
-        Client::Claude | Client::Cursor => json!({ "mcpServers": { name: server } }),
-    };
-    if has_key_file {
-        return whole;
+    if !has_key_file {
+        server["env"] = json!({ names::BRIDGE_KEY: key_of_the_person(client) });
     }
-    let (servers, key) = match client {
-        Client::Vscode => ("servers", "${input:ramen-key}"),
-        Client::Cursor => ("mcpServers", "${env:RAMEN_MCP_KEY}"),
-        Client::Claude => ("mcpServers", "${RAMEN_MCP_KEY}"),
-    };
-    whole[servers][name]["env"] = json!({ names::BRIDGE_KEY: key });
-    if client == Client::Vscode {
+    whole(client, name, &server, !has_key_file)
+}
+
+/// How a client writes a key that it has from the person, not from the file.
+fn key_of_the_person(client: Client) -> &'static str {
+    match client {
+        Client::Vscode => "${input:ramen-key}",
+        Client::Cursor => "${env:RAMEN_MCP_KEY}",
+        Client::Claude | Client::Env => "${RAMEN_MCP_KEY}",
+    }
+}
+
+/// The file around one server.
+fn whole(client: Client, name: &str, server: &Value, asks: bool) -> Value {
+    if client != Client::Vscode {
+        return json!({ "mcpServers": { name: server } });
+    }
+    let mut whole = json!({ "servers": { name: server } });
+    if asks {
         whole["inputs"] = json!([{
             "type": "promptString", "id": "ramen-key", "description": "MCP key of the group", "password": true
         }]);
@@ -113,5 +179,26 @@ mod tests {
             cursor["mcpServers"]["demo"]["env"][names::BRIDGE_KEY],
             "${env:RAMEN_MCP_KEY}"
         );
+    }
+
+    #[test]
+    fn a_client_that_speaks_http_gets_the_address() {
+        let url = "https://mcp.example.com/team/library/mcp";
+        let bearer = |key: &str| json!({"Authorization": format!("Bearer {key}")});
+        assert_eq!(
+            entry_over_http(Client::Claude, url).unwrap(),
+            json!({"mcpServers": {"library": {"type": "http", "url": url, "headers": bearer("${RAMEN_MCP_KEY}")}}})
+        );
+        assert_eq!(
+            entry_over_http(Client::Cursor, url).unwrap(),
+            json!({"mcpServers": {"library": {"url": url, "headers": bearer("${env:RAMEN_MCP_KEY}")}}})
+        );
+        let code = entry_over_http(Client::Vscode, url).unwrap();
+        assert_eq!(
+            code["servers"]["library"]["headers"],
+            bearer("${input:ramen-key}")
+        );
+        assert_eq!(code["inputs"][0]["id"], "ramen-key");
+        assert!(entry_over_http(Client::Claude, "no url").is_err());
     }
 }

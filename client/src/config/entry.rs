@@ -15,23 +15,44 @@ use crate::handshake::EraChoice;
 const FOREIGN: &[&str] = &[
     "$schema",
     "alwaysAllow",
+    "alwaysLoad",
     "autoApprove",
     "autoStart",
     "description",
     "dev",
     "disabledTools",
     "displayName",
+    "excludeTools",
     "gallery",
     "icon",
+    "includeTools",
     "metadata",
     "name",
     "note",
     "sandbox",
     "sandboxEnabled",
+    "source",
     "title",
     "tools",
     "trust",
     "version",
+    "watchPaths",
+];
+
+/// Fields of other programs that say how to be let in, and are not done here; with what can be done instead.
+const LET_IN: &[(&str, &str)] = &[
+    (
+        "auth",
+        "take it out for a sign-in without a client of your own, or start `ramen bridge URL --client-id ID`",
+    ),
+    (
+        "headersHelper",
+        "put the header into `headers`, its value from a variable: \"Bearer ${TOKEN}\"",
+    ),
+    (
+        "oauth",
+        "take it out for a sign-in without a client of your own, or start `ramen bridge URL --client-id ID`",
+    ),
 ];
 
 /// Reads one entry; `lookup` gives the variables of `${..}`. The error says what is wrong, without a value.
@@ -53,7 +74,15 @@ pub fn from_json(
         .filter(|name| !FOREIGN.contains(&name.as_str()) && !name.starts_with(['_', '/']))
         .collect();
     match unknown.first() {
-        Some(name) => Err(format!("the field {name:?} is not known")),
+        Some(name) => {
+            let let_in = LET_IN.iter().find(|(field, _)| field == name);
+            Err(match let_in {
+                Some((_, instead)) => format!("the field {name:?} is not supported: {instead}"),
+                None => {
+                    format!("the field {name:?} is not known: correct its name, or take it out")
+                }
+            })
+        }
         None => Ok(config),
     }
 }
@@ -82,8 +111,11 @@ impl Reader<'_> {
         let enabled = enabled(&Value::Object(self.fields.clone()))?;
         self.fields.remove("enabled");
         self.fields.remove("disabled");
-        let kind = self.text("type")?.or(self.text("transport")?);
-        let command = self.text("command")?;
+        let mut kind = self.text("type")?;
+        for name in ["transport", "transportType"] {
+            kind = kind.or(self.text(name)?);
+        }
+        let command = self.command()?;
         let url = match self.text("url")? {
             Some(url) => Some(url),
             None => self.text("serverUrl")?.or(self.text("httpUrl")?),
@@ -123,6 +155,22 @@ impl Reader<'_> {
         })
     }
 
+    /// The program. opencode has it in one list with its arguments.
+    fn command(&mut self) -> Result<Option<String>, String> {
+        if let Some(Value::Array(words)) = self.fields.get("command") {
+            let mut words = words.clone();
+            if words.is_empty() || self.fields.contains_key("args") {
+                return Err(
+                    "command is a list: its first is the program, the rest are the args".to_owned(),
+                );
+            }
+            let program = words.remove(0);
+            self.fields.insert("command".to_owned(), program);
+            self.fields.insert("args".to_owned(), Value::Array(words));
+        }
+        self.text("command")
+    }
+
     fn stdio(&mut self, command: String) -> Result<Transport, String> {
         if command.trim().is_empty() {
             return Err("the command is empty".to_owned());
@@ -143,6 +191,7 @@ impl Reader<'_> {
             None => BTreeMap::new(),
         };
         env.extend(self.map("env")?);
+        env.extend(self.map("environment")?);
         Ok(Transport::Stdio {
             command,
             args,

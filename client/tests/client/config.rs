@@ -84,6 +84,59 @@ fn enabled_missing_means_enabled_and_a_project_can_switch_a_server_off() {
 }
 
 #[test]
+fn the_shapes_of_many_programs_are_read() {
+    let (_dir, loaded) = files(
+        r#"{"mcpServers": {
+            "claude": {"type": "stdio", "command": "x", "alwaysLoad": true, "timeout": 60000},
+            "cline": {"command": "x", "autoApprove": ["a"], "disabled": false, "timeout": 60, "transportType": "stdio"},
+            "gemini": {"httpUrl": "https://mcp.example/mcp", "trust": true, "includeTools": ["a"], "excludeTools": ["b"]},
+            "opencode": {"type": "local", "command": ["bun", "x", "my-server"], "environment": {"KEY": "${TOKEN}"}},
+            "roo": {"type": "streamable-http", "url": "https://mcp.example/mcp", "alwaysAllow": [], "watchPaths": ["x"]},
+            "windsurf": {"serverUrl": "https://mcp.example/mcp", "disabledTools": ["x"]},
+            "zed": {"source": "custom", "command": "x", "args": [], "env": {}}}}"#,
+        "",
+    );
+    assert!(loaded.faults.is_empty(), "{:?}", loaded.faults);
+    assert_eq!(loaded.servers.len(), 7);
+    match &loaded.servers["opencode"].transport {
+        Transport::Stdio {
+            command, args, env, ..
+        } => {
+            assert_eq!(
+                (command.as_str(), args.as_slice()),
+                ("bun", &["x".to_owned(), "my-server".to_owned()][..])
+            );
+            assert_eq!(env["KEY"].expose(), "t0ken-of-env");
+        }
+        Transport::Http { .. } => panic!(),
+    }
+}
+
+#[test]
+fn a_field_that_would_let_us_in_is_told_with_what_can_be_done_instead() {
+    let (_dir, loaded) = files(
+        r#"{"mcpServers": {
+            "claude": {"type": "http", "url": "https://mcp.example/mcp", "headersHelper": "/bin/token"},
+            "cursor": {"url": "https://mcp.example/mcp", "auth": {"CLIENT_ID": "x"}},
+            "typo": {"comand": "x", "url": "https://mcp.example/mcp"}}}"#,
+        "",
+    );
+    let told: Vec<_> = loaded.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(
+        told[0].contains("put the header into `headers`"),
+        "{}",
+        told[0]
+    );
+    assert!(told[1].contains("--client-id"), "{}", told[1]);
+    assert!(
+        told[2].contains(r#"the field "comand" is not known: correct its name"#),
+        "{}",
+        told[2]
+    );
+}
+
+#[test]
 fn an_existing_file_of_another_program_is_read_without_rewriting_it() {
     // Claude Desktop and Claude Code
     let (_dir, loaded) = files(
