@@ -8,7 +8,7 @@ use ramen_group::CidrSet;
 use ramen_redact::{KeySet, Secret};
 
 use crate::listen::Changes;
-use crate::pool::{Credentials, Pool};
+use crate::pool::{Credentials, Pool, WorkerTls};
 
 /// Namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +41,8 @@ pub struct WorkerAt {
     pub address: String,
     /// Its zone, where zones have names.
     pub zone: Option<String>,
+    /// How it is reached by TLS; else it speaks plain HTTP/2.
+    pub tls: Option<Arc<WorkerTls>>,
 }
 
 impl From<String> for WorkerAt {
@@ -48,6 +50,7 @@ impl From<String> for WorkerAt {
         Self {
             address,
             zone: None,
+            tls: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ramen_group::{CidrSet, KeyFiles, KeyPrint};
@@ -10,6 +11,7 @@ use ramen_redact::Secret;
 use serde::Deserialize;
 
 use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt};
+use crate::pool::WorkerTls;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -42,6 +44,10 @@ struct ListedGroup {
     /// The same of workers in zones, by the zone's name.
     #[serde(default)]
     zones: BTreeMap<String, Vec<String>>,
+    /// Who signs for the workers' certificates; absent: they speak no TLS.
+    workers_ca_file: Option<PathBuf>,
+    /// The name in them; absent: the host of each address.
+    workers_name: Option<String>,
 }
 
 fn default_namespace() -> String {
@@ -127,12 +133,23 @@ impl Reading {
             let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
             errors.join("; ")
         })?;
-        let mut workers: Vec<_> = group.workers.into_iter().map(WorkerAt::from).collect();
+        if group.workers_name.is_some() && group.workers_ca_file.is_none() {
+            return Err("workersName is for TLS: workersCaFile is missing".to_owned());
+        }
+        let tls = group.workers_ca_file.map(|file| {
+            Arc::new(WorkerTls {
+                ca: folder.join(file),
+                name: group.workers_name,
+            })
+        });
+        let at = |address: String, zone: Option<&String>| WorkerAt {
+            address,
+            zone: zone.cloned(),
+            tls: tls.clone(),
+        };
+        let mut workers: Vec<_> = group.workers.into_iter().map(|one| at(one, None)).collect();
         for (zone, addresses) in group.zones {
-            workers.extend(addresses.into_iter().map(|address| WorkerAt {
-                address,
-                zone: Some(zone.clone()),
-            }));
+            workers.extend(addresses.into_iter().map(|one| at(one, Some(&zone))));
         }
         for WorkerAt { address, .. } in &workers {
             let port = address
@@ -301,6 +318,10 @@ mod tests {
             (
                 "groups:\n- {name: a, workers: [], workerKeyFile: own, worker: x}\n",
                 "worker",
+            ),
+            (
+                "groups:\n- {name: a, workers: [], workerKeyFile: own, workersName: x}\n",
+                "workersCaFile is missing",
             ),
             ("- a\n", "is no list of groups"),
         ] {

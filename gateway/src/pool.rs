@@ -5,6 +5,7 @@
 //! connection refused to take it. Whatever may have reached a worker is never sent twice.
 
 mod link;
+mod tls;
 mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +25,7 @@ use crate::names::MAX_MESSAGE;
 
 pub(crate) use link::was_lost;
 use link::{Link, was_never_sent};
+pub use tls::WorkerTls;
 pub use worker::Worker;
 
 /// How long a call waits for a worker to appear when a group has none for a moment.

@@ -62,6 +62,7 @@ impl Known {
                 pods.entry(pod).or_insert_with(|| WorkerAt {
                     address: address.clone(),
                     zone: slice.zone.clone(),
+                    tls: None,
                 });
             }
         }

@@ -13,8 +13,11 @@ use http::Uri;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tonic::Status;
+
+use crate::groups::WorkerAt;
 
 /// Until a worker answers.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -81,9 +84,33 @@ fn wire_error(status: &Status) -> Option<&WireError> {
     None
 }
 
+/// HTTP/2 on a connection; it ends with the last sender, or with the connection.
+async fn speak<S>(stream: S) -> Result<SendRequest<tonic::body::Body>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .keep_alive_interval(Some(PING_EVERY))
+        .keep_alive_timeout(PING_ANSWER)
+        .keep_alive_while_idle(true)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to a worker ended");
+        }
+    });
+    Ok(sender)
+}
+
 impl Link {
     /// Connects.
-    pub(super) async fn connect(address: &str) -> Result<Self, String> {
+    pub(super) async fn connect(at: &WorkerAt) -> Result<Self, String> {
+        let address = at.address.as_str();
         let connect = async {
             let stream = TcpStream::connect(address)
                 .await
@@ -91,30 +118,18 @@ impl Link {
             stream
                 .set_nodelay(true)
                 .map_err(|error| error.to_string())?;
-            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .initial_stream_window_size(STREAM_WINDOW)
-                .initial_connection_window_size(WINDOW)
-                .keep_alive_interval(Some(PING_EVERY))
-                .keep_alive_timeout(PING_ANSWER)
-                .keep_alive_while_idle(true)
-                .handshake(TokioIo::new(stream))
-                .await
-                .map_err(|error| error.to_string())?;
-            // Ends with the last sender, or with the connection.
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to a worker ended");
-                }
-            });
-            Ok(sender)
+            match &at.tls {
+                None => speak(stream).await,
+                Some(tls) => speak(tls.handshake(address, stream).await?).await,
+            }
         };
         let sender = tokio::time::timeout(CONNECT, connect)
             .await
             .unwrap_or_else(|_| Err("no answer in time".to_owned()))
             .map_err(|error| format!("{address}: {error}"))?;
+        let scheme = if at.tls.is_some() { "https" } else { "http" };
         let origin =
-            Uri::try_from(format!("http://{address}")).map_err(|error| error.to_string())?;
+            Uri::try_from(format!("{scheme}://{address}")).map_err(|error| error.to_string())?;
         Ok(Self {
             sender,
             origin,

@@ -102,7 +102,7 @@ impl Worker {
         if let Some(link) = self.roomy() {
             return Ok(link);
         }
-        match Link::connect(&self.at.address).await {
+        match Link::connect(&self.at).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 locked(&self.links).push(Arc::clone(&link));

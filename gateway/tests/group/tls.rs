@@ -11,6 +11,7 @@ use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ramen_gateway::listener;
+use ramen_gateway::pool::WorkerTls;
 use ramen_listener::{Tls, tls::H2_AND_HTTP1};
 use ramen_source::testing::Authority;
 use tokio::net::{TcpListener, TcpStream};
@@ -20,7 +21,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-use crate::support::{LONG, Running};
+use crate::support::{KEY, LONG, Running, spec};
+use crate::worker::Worker;
 
 /// What a client that trusts this authority alone, and offers these protocols, gets.
 async fn connect(
@@ -138,4 +140,66 @@ async fn a_renewed_certificate_is_taken_and_open_connections_and_bad_files_chang
     // Connections of before go on.
     assert_eq!(old.send_request(health()).await.unwrap().status(), 200);
     assert_eq!(newer.send_request(health()).await.unwrap().status(), 200);
+}
+
+/// A worker that serves TLS: what comes in by it is handed on to a plain one.
+async fn encrypted(worker: std::net::SocketAddr, authority: &Authority) -> std::net::SocketAddr {
+    let tls = Tls::read(authority.cert.clone(), authority.key.clone(), H2_AND_HTTP1).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = tls.acceptor();
+            tokio::spawn(async move {
+                // A client that does not like the certificate goes away.
+                let Ok(mut outer) = acceptor.accept(stream).await else {
+                    return;
+                };
+                let mut inner = TcpStream::connect(worker).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut outer, &mut inner).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn workers_that_serve_tls_are_believed_by_their_authority_and_name_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    let authority = |name: &str| Authority::create(&temp.path().join(name)).unwrap();
+    let (ours, others) = (authority("ours"), authority("others"));
+    let worker = Worker::start().await;
+    let address = encrypted(worker.address, &ours).await;
+    let running = Running::start(&[]).await;
+    let serve = |ca: &Path, name: Option<&str>| {
+        let mut group = spec("demo", KEY, &[address]);
+        group.workers[0].tls = Some(Arc::new(WorkerTls {
+            ca: ca.to_owned(),
+            name: name.map(str::to_owned),
+        }));
+        running.groups.set(&group);
+    };
+    // By the address, and by a name.
+    serve(&ours.ca, None);
+    assert_eq!(running.call("echo").await.status, 200);
+    serve(&ours.ca, Some("localhost"));
+    assert_eq!(running.call("echo").await.status, 200);
+    assert_eq!(worker.began(), 2);
+    for (ca, name) in [
+        (&others.ca, None),
+        (&ours.ca, Some("somebody.example")),
+        (&temp.path().join("none"), None),
+        (&ours.key, None),
+    ] {
+        serve(ca, name);
+        assert_eq!(running.call("echo").await.status, 503, "{ca:?} {name:?}");
+    }
+    assert_eq!(worker.began(), 2);
+    // The authority's file is read for each connection: one that was mended counts.
+    let mended = temp.path().join("mended");
+    serve(&mended, None);
+    assert_eq!(running.call("echo").await.status, 503);
+    fs::copy(&ours.ca, &mended).unwrap();
+    assert_eq!(running.call("echo").await.status, 200);
 }
