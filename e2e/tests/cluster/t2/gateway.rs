@@ -1,7 +1,10 @@
 //! The gateway against the real API: what it learns of groups, and when. Workers are real and their pods are played.
 
+use std::time::Duration;
+
+use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::{self as core, Secret};
+use k8s_openapi::api::core::v1::{self as core, Pod, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api, ResourceExt as _,
@@ -9,11 +12,12 @@ use kube::{
 };
 use ramen_crds::McpGroup;
 use ramen_e2e::{
-    Account, Audit, Gateway, Group, HttpCaller, HttpRefusal, Namespace, comes_true, crd, gone,
-    with_temp_ns,
+    Account, Audit, Gateway, Group, HttpCaller, HttpRefusal, Namespace, comes_true, condition, crd,
+    gone, with_temp_ns,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::task::JoinSet;
 
 use super::operator::rig::{self, Rig, now, secret};
 
@@ -45,6 +49,39 @@ async fn gateway(rig: &mut Rig) -> anyhow::Result<(Namespace, Gateway)> {
     Ok((edge, gateway))
 }
 
+/// Plays the controller of `EndpointSlice`s until it is dropped: the real one leaves out pods that are on no node.
+fn endpoints(group: &Group, zones: &'static [&'static str]) -> JoinSet<()> {
+    let group = group.clone();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut beat = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            beat.tick().await;
+            // The API server may be away; then nothing is known to have changed.
+            let Ok(pods) = group.pods().await else { continue };
+            for zone in zones {
+                let in_zone = pods
+                    .iter()
+                    .filter(|pod| pod.labels().get("ramen.dev/zone").map(String::as_str) == Some(*zone));
+                let ends: Vec<_> = in_zone
+                    .filter_map(|pod| {
+                        let address = pod.status.as_ref()?.pod_ip.as_deref()?;
+                        let ready = condition::<Pod>("Ready", "True")(Some(pod));
+                        let pod = json!({ "kind": "Pod", "uid": pod.uid() });
+                        Some(json!({
+                            "addresses": [address], "conditions": { "ready": ready }, "targetRef": pod,
+                        }))
+                    })
+                    .collect();
+                let object = slice(&group.name, zone, ends);
+                let name = format!("{}-{zone}-played", group.name);
+                let _ = group.namespace.apply::<EndpointSlice>(&name, object).await;
+            }
+        }
+    });
+    tasks
+}
+
 /// Callers of these tests are on this machine; the workers' own ranges would not let the gateway in.
 fn near(rig: &Rig, zones: &Value) -> Value {
     let mut spec = Group::spec(&rig.git.url(), 1);
@@ -65,12 +102,13 @@ async fn groups_keys_and_ranges_come_and_go_without_a_restart() {
         let commit = rig.push("one")?;
         let zones = json!([{ "name": "east", "replicas": 1 }, { "name": "west", "replicas": 1 }]);
         let group = Group::apply(&rig.namespace, "soup", near(rig, &zones)).await?;
+        let _endpoints = endpoints(&group, &["east", "west"]);
         group.serves(&commit).await?;
         let caller = gateway.caller(&ns, "soup", &group.key().await?);
-        comes_true("the new group is served", async || {
+        let served = comes_true("the new group is served", async || {
             Ok(says(&caller, "one").await)
-        })
-        .await?;
+        });
+        served.await.with_context(|| gateway.log())?;
         assert!(is_refused(&stranger, 401).await);
         // What the Secret holds is no key.
         let secrets = edge.api::<Secret>();
@@ -230,7 +268,7 @@ async fn sec_a_gateway_asks_for_nothing_that_it_may_not_and_uses_every_right() {
 }
 
 /// An `EndpointSlice` as its controller writes it for the Service of a zone.
-fn slice(group: &str, zone: &str, address: &str) -> Value {
+fn slice(group: &str, zone: &str, ends: Vec<Value>) -> Value {
     json!({
         "metadata": { "labels": {
             "app.kubernetes.io/managed-by": "ramen-operator", "app.kubernetes.io/component": "worker",
@@ -238,7 +276,7 @@ fn slice(group: &str, zone: &str, address: &str) -> Value {
         }},
         "addressType": "IPv4",
         "ports": [{ "name": "grpc", "port": 50051, "protocol": "TCP" }],
-        "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }],
+        "endpoints": ends,
     })
 }
 
@@ -297,8 +335,9 @@ async fn a_thousand_groups_are_known_after_a_restart_and_fit_into_a_bounded_memo
                 )
                 .await?;
             let address = format!("10.128.{}.{}", n / 250, n % 250);
+            let end = json!({ "addresses": [address], "conditions": { "ready": true } });
             namespace
-                .apply::<EndpointSlice>(&name, slice(&name, "default", &address))
+                .apply::<EndpointSlice>(&name, slice(&name, "default", vec![end]))
                 .await?;
             Ok(())
         };
