@@ -1,8 +1,11 @@
-//! Stores in buckets of a real S3 server (s3s over a folder); the other providers as far as they can be
-//! made without one.
+//! Stores in buckets: of a real S3 server (s3s over a folder), and of the emulator of Azure Blob Storage; Google Cloud Storage
+//! as far as it can be made without a server.
+
+mod site;
 
 use std::{io::Read as _, time::Duration};
 
+use self::site::Site;
 use super::super::tests::layer;
 use super::super::*;
 use crate::testing::S3;
@@ -44,11 +47,28 @@ async fn bytes(store: &Store, layer: &LayerRef) -> Vec<u8> {
     bytes
 }
 
+async fn all_of_it(site: &Site) {
+    a_bucket_does_what_a_folder_does(site).await;
+    a_large_layer_goes_up_in_pieces_and_comes_back_whole(site).await;
+    prefixes_of_one_bucket_are_apart_and_prune_keeps_what_is_named(site).await;
+    what_was_put_first_under_a_name_stays(site).await;
+}
+
 #[tokio::test]
-async fn a_bucket_does_what_a_folder_does() {
-    let server = s3().await;
+async fn buckets_of_s3() {
+    all_of_it(&Site::s3().await).await;
+}
+
+#[tokio::test]
+async fn buckets_of_azure_blob_storage() {
+    if let Some(site) = Site::azure() {
+        all_of_it(&site).await;
+    }
+}
+
+async fn a_bucket_does_what_a_folder_does(site: &Site) {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(&server, "ramen/team/layers", dir.path());
+    let store = site.open("ramen/team/layers", dir.path());
     assert!(!store.is_folder());
     let small = layer(dir.path(), "one");
     assert_eq!(store.find(Kind::Code, "k").await.unwrap(), None);
@@ -61,7 +81,7 @@ async fn a_bucket_does_what_a_folder_does() {
     assert_eq!(Digest::of(&bytes(&store, &put).await), small.digest);
     // Another replica, with a folder of its own, sees the same.
     let elsewhere = tempfile::tempdir().unwrap();
-    let other = open(&server, "ramen/team/layers", elsewhere.path());
+    let other = site.open("ramen/team/layers", elsewhere.path());
     assert_eq!(
         other.find(Kind::Code, "k").await.unwrap(),
         Some(put.clone())
@@ -98,11 +118,9 @@ async fn a_bucket_does_what_a_folder_does() {
     }
 }
 
-#[tokio::test]
-async fn a_large_layer_goes_up_in_pieces_and_comes_back_whole() {
-    let server = s3().await;
+async fn a_large_layer_goes_up_in_pieces_and_comes_back_whole(site: &Site) {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(&server, "ramen/layers", dir.path());
+    let store = site.open("ramen/layers", dir.path());
     // Three pieces, the last one small.
     let large = noise(dir.path(), 2 * PIECE + 1000).await;
     let put = store.put(Kind::Deps, "large", &large).await.unwrap();
@@ -114,13 +132,11 @@ async fn a_large_layer_goes_up_in_pieces_and_comes_back_whole() {
     assert_eq!(store.put(Kind::Deps, "large", &large).await.unwrap(), put);
 }
 
-#[tokio::test]
-async fn prefixes_of_one_bucket_are_apart_and_prune_keeps_what_is_named() {
-    let server = s3().await;
+async fn prefixes_of_one_bucket_are_apart_and_prune_keeps_what_is_named(site: &Site) {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let first = open(&server, "ramen/one", one.path());
-    let second = open(&server, "ramen/two", two.path());
+    let first = site.open("ramen/one", one.path());
+    let second = site.open("ramen/two", two.path());
     let (a, b) = (layer(dir.path(), "a"), layer(dir.path(), "b"));
     let kept = first.put(Kind::Code, "a", &a).await.unwrap();
     first.put(Kind::Code, "b", &b).await.unwrap();
@@ -134,20 +150,18 @@ async fn prefixes_of_one_bucket_are_apart_and_prune_keeps_what_is_named() {
     assert_eq!(first.find(Kind::Code, "b").await.unwrap(), None);
     assert!(second.find(Kind::Code, "b").await.unwrap().is_some());
     // The whole bucket is a place as well.
-    let whole = open(&server, "ramen", dir.path());
+    let whole = site.open("ramen", dir.path());
     assert_eq!(whole.find(Kind::Code, "a").await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn what_was_put_first_under_a_name_stays() {
-    let server = s3().await;
+async fn what_was_put_first_under_a_name_stays(site: &Site) {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let local = Store::open(folder.path()).unwrap();
     for (first, second) in [
         (
-            open(&server, "ramen/x", one.path()),
-            open(&server, "ramen/x", two.path()),
+            site.open("ramen/x", one.path()),
+            site.open("ramen/x", two.path()),
         ),
         (local.clone(), local),
     ] {
