@@ -16,6 +16,14 @@ pub const REQUESTED_AT: &str = "ramen.dev/requested-at";
 /// On an `McpGroup`: a new value makes the operator look at the source. Written by a replica that does not
 /// hold the lease when a hook reaches it.
 pub const HINTED_AT: &str = "ramen.dev/hinted-at";
+/// On an `McpGroup`: any new value makes the operator throw away the callers' key that it made, and make another.
+pub const ROTATE_KEYS_AT: &str = "ramen.dev/rotate-keys-at";
+/// On an `McpGroup`: who changed it last over the operations of the gateway. The fingerprint of a key, never a key.
+pub const CHANGED_BY: &str = "ramen.dev/changed-by";
+/// On an `McpGroup`: when that was.
+pub const CHANGED_AT: &str = "ramen.dev/changed-at";
+/// On the Secret `<group>-mcp-keys`: the value of [`ROTATE_KEYS_AT`] that its key was made for.
+pub const KEY_MADE_FOR: &str = "ramen.dev/key-made-for";
 
 /// Types of conditions. The last four are always there; the first two only while they are true, as kstatus has it.
 pub mod condition {

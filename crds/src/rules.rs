@@ -42,8 +42,8 @@ pub const SOURCE: &[CelRule] = &[
 /// Of `source.ref`.
 pub const REFERENCE: &[CelRule] = &[
     (
-        "[has(self.branch), has(self.tag), has(self.semver), has(self.commit)].filter(given, given).size() <= 1",
-        "only one of branch, tag, semver and commit can be followed",
+        "[has(self.branch), has(self.tag), has(self.semver), has(self.commit), has(self.name)].filter(given, given).size() <= 1",
+        "only one of branch, tag, semver, commit and name can be followed",
     ),
     (
         "!has(self.commit) || self.commit.matches('^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$')",

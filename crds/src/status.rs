@@ -62,6 +62,10 @@ pub struct RevisionStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub attempted: Option<String>,
+    /// What answered calls before: what a roll back goes to. Absent when nothing else is kept ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub previous: Option<String>,
     /// Where the source's ref points.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]

@@ -261,6 +261,7 @@ impl Refusal {
     pub fn answer(self) -> Answer {
         let (status, code, message) = self.parts();
         let mut answer = json(status, envelope(code, message, None));
+        answer.extensions_mut().insert(self);
         let headers = answer.headers_mut();
         match self {
             Self::Credential => {

@@ -11,6 +11,9 @@ use crate::callers::Limits;
 use crate::names;
 use crate::origin::Sites;
 
+/// This machine.
+const LOOPBACK: &str = "127.0.0.0/8,::1/128";
+
 /// Arguments of `ramen-gateway`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
@@ -68,6 +71,15 @@ pub struct Args {
     /// File that is written with the address and the process id
     #[arg(long, env = names::ADDRESS_FILE, value_name = "FILE")]
     pub address_file: Option<PathBuf>,
+    /// Address and port of /metrics [default: not served]
+    #[arg(long, env = names::METRICS_LISTEN, value_name = "ADDR")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Folder of operators' keys, files NAME.read and NAME.write; watched [default: no operations are served]
+    #[arg(long, env = names::OPERATORS_DIR, value_name = "DIR")]
+    pub operators_dir: Option<PathBuf>,
+    /// Ranges that operators may call from, separated by commas [default: this machine]
+    #[arg(long, env = names::OPERATORS_CIDRS, value_name = "CIDRS")]
+    pub operators_cidrs: Option<String>,
     /// Log filter
     #[arg(long, env = names::LOG, default_value = "info", value_name = "FILTER")]
     pub log: String,
@@ -117,6 +129,12 @@ pub struct Config {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// How long requests may go on after SIGTERM.
     pub drain: Duration,
+    /// Where `/metrics` is.
+    pub metrics: Option<SocketAddr>,
+    /// Keys of the platform's operators.
+    pub operators: Option<PathBuf>,
+    /// Where operators may be.
+    pub operators_ranges: CidrSet,
     /// Where to write the address.
     pub address_file: Option<PathBuf>,
     /// Log filter.
@@ -150,19 +168,21 @@ impl Config {
             tls_key,
             drain_secs,
             address_file,
+            metrics_listen,
+            operators_dir,
+            operators_cidrs,
             log,
         } = args;
         let mut faults = Vec::new();
-        let proxies = proxy_cidrs.map(|text| {
-            CidrSet::parse_list(&text).unwrap_or_else(|errors| {
-                faults.extend(
-                    errors
-                        .iter()
-                        .map(|error| format!("{}: {error}", names::PROXY_CIDRS)),
-                );
+        let mut ranges = |name: &str, text: &str| {
+            CidrSet::parse_list(text).unwrap_or_else(|errors| {
+                faults.extend(errors.iter().map(|error| format!("{name}: {error}")));
                 CidrSet::default()
             })
-        });
+        };
+        let proxies = proxy_cidrs.map(|text| ranges(names::PROXY_CIDRS, &text));
+        let operators_cidrs = operators_cidrs.as_deref().unwrap_or(LOOPBACK);
+        let operators_ranges = ranges(names::OPERATORS_CIDRS, operators_cidrs);
         for (name, value) in [
             (names::MAX_CONNECTIONS, max_connections),
             (names::CALL_TIMEOUT_SECS, call_timeout_secs),
@@ -219,6 +239,9 @@ impl Config {
             },
             tls: tls_cert.zip(tls_key),
             drain: Duration::from_secs(drain_secs.into()),
+            metrics: metrics_listen,
+            operators: operators_dir,
+            operators_ranges,
             address_file,
             log,
         })

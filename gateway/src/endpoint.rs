@@ -32,6 +32,7 @@ use crate::gateway::Gateway;
 use crate::groups::Group;
 use crate::listen;
 use crate::media::{self, Accepts};
+use crate::metrics::Outcome;
 use crate::names::ZONE_HEADER;
 use crate::pool::{Carried, Credentials};
 use crate::recent::Ended;
@@ -161,9 +162,16 @@ impl Call<'_> {
             Ok(era) => era,
             Err(error) => return refuse(guess, request, &error),
         };
-        if request.method == method::LISTEN {
-            return self.listen(request);
-        }
+        let mut answer = if request.method == method::LISTEN {
+            self.listen(request)
+        } else {
+            self.run(request, era, body).await
+        };
+        answer.extensions_mut().insert(era);
+        answer
+    }
+
+    async fn run(self, request: &envelope::Request<'_>, era: Era, body: &Bytes) -> Answer {
         let ask = match self.ask(request, era) {
             Ok(ask) => ask,
             Err(error) => return refuse(Some(era), request, &error),
@@ -231,7 +239,9 @@ impl Call<'_> {
         let answer = match reply::code_of(&reply, &ask.id) {
             Ok(None) if !self.accepts.json => stream::single(&reply),
             Ok(None) => answer::json(StatusCode::OK, reply),
-            Ok(Some(code)) => answer::json(status_of(Some(ask.era), code), reply),
+            Ok(Some(code)) => {
+                Outcome::Error.mark(answer::json(status_of(Some(ask.era), code), reply))
+            }
             Err(why) => reply::unusable(ask, why),
         };
         answer::holding(answer, self.place)
@@ -268,12 +278,13 @@ impl Call<'_> {
         let changes = listen::subscribe(&self.group);
         let (group, digest) = (self.group, self.caller.digest);
         let stopping = self.gateway.stopping.clone();
+        let counted = self.gateway.metrics.listening();
         tokio::spawn(async move {
             let welcome = || group.access().keys.holds(&digest);
             listen::serve(listen, changes, out, welcome, stopping).await;
-            drop(place);
+            drop((place, counted));
         });
-        answer::events(pieces)
+        Outcome::Listening.mark(answer::events(pieces))
     }
 }
 
@@ -300,5 +311,6 @@ struct Ask {
 }
 
 fn refuse(era: Option<Era>, request: &envelope::Request<'_>, error: &McpError) -> Answer {
-    answer::json(status_of(era, error.code), error.body(&request.id))
+    let answer = answer::json(status_of(era, error.code), error.body(&request.id));
+    Outcome::Invalid.mark(answer)
 }

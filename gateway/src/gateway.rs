@@ -14,6 +14,7 @@ use crate::answer::{self, Answer, Refusal};
 use crate::door::{self, Door};
 use crate::endpoint;
 use crate::groups::{Group, Groups};
+use crate::metrics::Metrics;
 use crate::names::GROUP_HEADER;
 use crate::operations::Operations;
 use crate::recent::Recent;
@@ -33,6 +34,8 @@ pub struct Gateway {
     pub operations: Option<Operations>,
     /// What was called lately.
     pub recent: Arc<Recent>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// JSON of who the gateway is.
     pub info: Arc<str>,
 }
@@ -63,17 +66,24 @@ impl Gateway {
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
-        match self.place(&request) {
-            Place::Health => health(&request, true),
-            Place::Ready => health(&request, self.is_ready()),
+        let answer = match self.place(&request) {
+            Place::Health => return health(&request, true),
+            Place::Ready => return health(&request, self.is_ready()),
             Place::Operations(operations) => operations.mcp(&self.door, peer, request).await,
             Place::Api(operations, path) => operations.api(&self.door, peer, &path, request).await,
-            Place::Group(group) => endpoint::answer(self, group, peer, request).await,
+            Place::Group(group) => {
+                let running = self.metrics.begin(group.as_ref().map(|group| &group.name));
+                let answer = endpoint::answer(self, group, peer, request).await;
+                running.end(&answer);
+                return answer;
+            }
             Place::Nothing => match door::bounds(request.headers()) {
                 Ok(()) => Refusal::Path.answer(),
                 Err(refusal) => refusal.answer(),
             },
-        }
+        };
+        self.metrics.judged(&answer);
+        answer
     }
 
     fn place<B>(&self, request: &Request<B>) -> Place<'_> {

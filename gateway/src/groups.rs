@@ -192,6 +192,12 @@ impl Groups {
         }
     }
 
+    /// All groups, in no order.
+    pub fn all(&self) -> Vec<Arc<Group>> {
+        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        groups.values().cloned().collect()
+    }
+
     /// The group at `/namespace/name/mcp`.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Group>> {
         let name = GroupName {

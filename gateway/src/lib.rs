@@ -18,6 +18,7 @@ pub mod listed;
 mod listen;
 pub mod listener;
 mod media;
+pub mod metrics;
 pub mod names;
 pub mod operations;
 pub mod origin;

@@ -57,6 +57,7 @@ pub async fn serve(
 }
 
 async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) -> io::Result<()> {
+    let _counted = gateway.metrics.connected();
     let (peer, requests, cut) = (connection.peer, connection.requests(), connection.cut());
     let service = service_fn(move |request: Request<Incoming>| {
         let open = requests.open();

@@ -50,6 +50,13 @@ pub const CALLER_STREAMS: &str = "RAMEN_CALLER_STREAMS";
 pub const TLS_CERT: &str = "RAMEN_TLS_CERT";
 /// Key (PEM) of the certificate.
 pub const TLS_KEY: &str = "RAMEN_TLS_KEY";
+/// Address and port of `/metrics`; unset: no metrics are served.
+pub const METRICS_LISTEN: &str = "RAMEN_METRICS_LISTEN";
+/// Folder of the keys of the platform's operators: each file `<name>.read` or `<name>.write` holds the keys of one, one a
+/// line. Read again when it changes. Unset: the platform's operations are not served.
+pub const OPERATORS_DIR: &str = "RAMEN_OPERATORS_DIR";
+/// Ranges that operators may call from, separated by commas; unset: this machine.
+pub const OPERATORS_CIDRS: &str = "RAMEN_OPERATORS_CIDRS";
 /// Log filter.
 pub const LOG: &str = "RAMEN_LOG";
 /// File that says where the gateway listens.

@@ -5,19 +5,29 @@
 
 mod api;
 mod check;
+#[cfg(feature = "discovery-kube")]
+mod cluster;
 mod config;
 mod descriptor;
 mod error;
+mod fixed;
 mod keyring;
 mod mcp;
 mod openapi;
+mod operators;
+mod page;
 pub mod platform;
 mod run;
 
 pub use check::{Admit, Authorize, Context, DefaultPolicy, Disclosed, Gate, GateError, Guard};
+#[cfg(feature = "discovery-kube")]
+pub use cluster::Cluster;
 pub use config::{
     Config, ConfigError, DEFAULT_MAX_RESULT, MakeContext, Operations, new, plain_context,
 };
 pub use descriptor::{Access, Descriptor, Flags, Invoke, invoke, tool_name};
 pub use error::OpError;
-pub use keyring::Keyring;
+pub use fixed::Fixed;
+pub use keyring::{Grant, Keyring};
+pub use operators::{Operators, of_operators};
+pub use page::reference_page;

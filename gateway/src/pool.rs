@@ -8,7 +8,7 @@ mod link;
 mod tls;
 mod worker;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Pool {
     workers: watch::Sender<Arc<Vec<Arc<Worker>>>>,
     turn: AtomicUsize,
+    ejections: AtomicU64,
 }
 
 /// What every request to the workers of a group carries.
@@ -79,6 +80,7 @@ impl Pool {
         Self {
             workers: watch::Sender::new(Arc::new(workers.collect())),
             turn: AtomicUsize::new(0),
+            ejections: AtomicU64::new(0),
         }
     }
 
@@ -107,6 +109,16 @@ impl Pool {
     /// The workers, and when they change.
     pub fn watch(&self) -> watch::Receiver<Arc<Vec<Arc<Worker>>>> {
         self.workers.subscribe()
+    }
+
+    /// The workers as of now.
+    pub(crate) fn workers(&self) -> Arc<Vec<Arc<Worker>>> {
+        Arc::clone(&self.workers.borrow())
+    }
+
+    /// How often a worker was set aside because it could not be reached.
+    pub(crate) fn ejections(&self) -> u64 {
+        self.ejections.load(Ordering::Relaxed)
     }
 
     /// Sends one message and returns its answer.
@@ -175,6 +187,7 @@ impl Pool {
                 let link = match worker.link().await {
                     Ok(link) => link,
                     Err(error) => {
+                        self.ejections.fetch_add(1, Ordering::Relaxed);
                         last = Some(error);
                         break;
                     }

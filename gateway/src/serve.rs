@@ -18,6 +18,9 @@ use crate::config::{Args, Config, Source};
 use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
+use crate::metrics::{self, Metrics};
+use crate::operations::{self, Fixed};
+use crate::recent::Recent;
 use crate::{listed, listener};
 
 /// Runs the gateway until a signal; the exit code is 2 for a bad configuration.
@@ -76,6 +79,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         tokio::spawn(async move { tls.watch().await });
     }
     let (stop, stopping) = watch::channel(false);
+    let recent = Arc::<Recent>::default();
+    let metrics = Arc::<Metrics>::default();
+    let platform = Arc::new(Fixed::new(groups.clone()));
+    let operations = operations::of_operators(
+        config.operators,
+        config.operators_ranges,
+        platform,
+        &groups,
+        &recent,
+    )?;
     let gateway = Arc::new(Gateway {
         groups,
         door: Door {
@@ -85,8 +98,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         },
         call_timeout: config.call_timeout,
         stopping,
-        operations: None,
-        recent: Arc::default(),
+        operations: operations.map(|operations| operations.counted(&metrics)),
+        recent,
+        metrics,
         info: info(),
     });
     let listener = TcpListener::bind(config.listen)
@@ -95,6 +109,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let address = listener.local_addr().context("no local address")?;
     if let Some(file) = &config.address_file {
         tell(file, address).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(at) = config.metrics {
+        let port = TcpListener::bind(at).await;
+        let port = port.with_context(|| format!("cannot listen at {at} for metrics"))?;
+        tokio::spawn(metrics::serve(port, Arc::clone(&gateway)));
     }
     tracing::info!(%address, tls = tls.is_some(), "listening");
     let places = ramen_listener::places(config.max_connections);

@@ -2,8 +2,8 @@
 //! managers, names of children.
 
 pub use ramen_crds::labels::{
-    COMPONENT_DEPLOY, COMPONENT_WORKER, HINTED_AT, LABEL_COMPONENT, LABEL_GROUP, LABEL_ZONE,
-    REQUESTED_AT,
+    COMPONENT_DEPLOY, COMPONENT_WORKER, HINTED_AT, KEY_MADE_FOR, LABEL_COMPONENT, LABEL_GROUP,
+    LABEL_ZONE, REQUESTED_AT, ROTATE_KEYS_AT,
 };
 
 /// Address and port of `/healthz`, `/readyz` and `/metrics` (`0.0.0.0:8080`).

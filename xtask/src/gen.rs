@@ -5,6 +5,7 @@ mod env;
 mod errors;
 mod mcpgroup;
 mod metrics;
+mod operations;
 
 use anyhow::{Context as _, bail};
 
@@ -15,7 +16,7 @@ pub(crate) struct Args {
     /// Write nothing; fail when a page differs from what the code says
     #[arg(long)]
     check: bool,
-    /// Only this page (env, cli, errors, mcpgroup, metrics)
+    /// Only this page (env, cli, errors, mcpgroup, metrics, operations)
     only: Option<String>,
 }
 
@@ -26,6 +27,7 @@ const PAGES: &[(&str, Page)] = &[
     ("errors", errors::page),
     ("mcpgroup", mcpgroup::page),
     ("metrics", metrics::page),
+    ("operations", operations::page),
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

@@ -109,6 +109,12 @@ impl Desk {
                 .clone()
                 .ok_or_else(|| OpError::Unavailable("the group does not run".into()))?;
             let mut spec = GroupSpec::clone(&specs.borrow());
+            let looks = matches!(change, Change::Deploy { .. } | Change::Rollback);
+            if looks && spec.suspended {
+                return Err(OpError::Conflict(
+                    "the group is suspended, nothing new would be served: resume it first".into(),
+                ));
+            }
             match change {
                 Change::Deploy { reference } => spec.deploy(reference)?,
                 Change::Rollback => spec.deploy(&kept.before()?)?,
@@ -169,6 +175,11 @@ impl Kept {
         commit.ok_or_else(|| OpError::Conflict("no other revision served before".into()))
     }
 
+    fn is_suspended(&self) -> bool {
+        let spec = self.reach.as_ref().map(|(spec, _)| spec.borrow().suspended);
+        spec.unwrap_or_default()
+    }
+
     fn brief(&self) -> Value {
         let status = &self.status;
         json!({
@@ -178,6 +189,7 @@ impl Kept {
             "tools": status.tools,
             "errors": status.errors.len(),
             "message": status.message,
+            "suspended": self.is_suspended(),
         })
     }
 }
@@ -190,16 +202,8 @@ impl GroupSpec {
                 "the source of this group is a folder: it serves what is in it".into(),
             ));
         };
-        let commit =
-            reference.len() == 40 && reference.bytes().all(|byte| byte.is_ascii_hexdigit());
-        *wanted = if commit {
-            Wanted::Commit {
-                id: reference.to_ascii_lowercase(),
-                branch: None,
-            }
-        } else {
-            Wanted::Any(reference.to_owned())
-        };
+        *wanted = Wanted::parse(reference)
+            .map_err(|error| OpError::Invalid(format!("`ref`: {error}").into()))?;
         let base = self
             .source_fingerprint
             .split(" @ ")
@@ -221,8 +225,11 @@ impl Platform for Desk {
 
     fn group<'a>(&'a self, name: &'a GroupName) -> BoxFuture<'a, Result<Value, OpError>> {
         ready(self.read(name, |kept| {
-            serde_json::to_value(&kept.status)
-                .map_err(|error| OpError::Internal(error.to_string().into()))
+            let mut status = serde_json::to_value(&kept.status)
+                .map_err(|error| OpError::Internal(error.to_string().into()))?;
+            status["group"] = name.to_string().into();
+            status["suspended"] = kept.is_suspended().into();
+            Ok(status)
         }))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
-use ramen_gateway::operations::{self, Gate, Keyring, Operations, platform};
+use ramen_gateway::operations::{Grant, Keyring, Operations, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
 use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, WorkerAt, gateway, listener};
@@ -82,6 +82,7 @@ impl Front {
             stopping,
             operations: Some(operations),
             recent,
+            metrics: Arc::default(),
             info: gateway::info(),
         });
         tokio::spawn(listener::serve(listener, gateway, None, MAX_CONNECTIONS));
@@ -133,27 +134,21 @@ fn operations(
     groups: &Groups,
     recent: &Arc<Recent>,
 ) -> io::Result<Operations> {
-    let keyring = Arc::new(Keyring::default());
-    let key = KeySet::from_lines(&keys::operator(state)?);
-    keyring.set(vec![(key, vec!["*:*".to_owned()])]);
-    let config = operations::Config {
-        gate: Gate {
-            verify: Some(keyring.clone()),
-            admit: Some(keyring),
-            max_response: operations::DEFAULT_MAX_RESULT,
-        },
-        context: Some(operations::plain_context()),
-        authorize: Some(Arc::new(operations::DefaultPolicy)),
-        guard: None,
-        guarded: false,
-        name: "ramen".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        instructions: "This is `ramen up` on one machine.".to_owned(),
-        max_result: 0,
-        ranges: CidrSet::parse_list(LOOPBACK).unwrap_or_default(),
-    };
-    let all = platform::descriptors(Arc::new(desk.clone()), groups.clone(), Arc::clone(recent));
-    operations::new(config, all).map_err(io::Error::other)
+    let keyring = Arc::<Keyring>::default();
+    keyring.set(vec![Grant {
+        name: String::new(),
+        keys: KeySet::from_lines(&keys::operator(state)?),
+        access: vec!["*:*".to_owned()],
+    }]);
+    platform::mount(
+        Arc::new(desk.clone()),
+        groups.clone(),
+        Arc::clone(recent),
+        keyring,
+        CidrSet::parse_list(LOOPBACK).unwrap_or_default(),
+        "This is `ramen up` on one machine.",
+    )
+    .map_err(io::Error::other)
 }
 
 impl Drop for Front {

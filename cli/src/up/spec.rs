@@ -212,6 +212,7 @@ fn source(valid: &ValidatedGroup, login: &Secret) -> Result<Source, String> {
             Wanted::from_fields(None, None, Some(&range.to_string()), None, None)
         }
         RefSpec::Commit(id) => Wanted::from_fields(None, None, None, None, Some(id)),
+        RefSpec::Name(name) => Wanted::parse(name),
     };
     let wanted = wanted.map_err(|error| format!("spec.source.ref: {error}"))?;
     let credentials = Credentials::from_files(login)

@@ -48,7 +48,7 @@ pub struct SourceSpec {
     pub suspend: bool,
 }
 
-/// What to follow: at most one of the four.
+/// What to follow: at most one of the five.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = crate::rules::reference)]
@@ -69,4 +69,8 @@ pub struct GitRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 40, max = 64))]
     pub commit: Option<String>,
+    /// A tag or, where there is none of this name, a branch; or the full name of a ref: `refs/tags/v1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub name: Option<String>,
 }

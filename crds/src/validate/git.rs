@@ -165,6 +165,8 @@ pub enum RefSpec {
     Semver(VersionReq),
     /// One commit, in small letters.
     Commit(String),
+    /// A tag, a branch, or a ref by its full name.
+    Name(String),
 }
 
 impl RefSpec {
@@ -178,15 +180,17 @@ impl RefSpec {
             tag,
             semver,
             commit,
+            name,
         } = reference;
-        match (branch, tag, semver, commit) {
-            (None, None, None, None) => Ok(Self::Default),
-            (Some(branch), None, None, None) => ref_name(branch).map(Self::Branch),
-            (None, Some(tag), None, None) => ref_name(tag).map(Self::Tag),
-            (None, None, Some(range), None) => VersionReq::parse(range)
+        match (branch, tag, semver, commit, name) {
+            (None, None, None, None, None) => Ok(Self::Default),
+            (Some(branch), None, None, None, None) => ref_name(branch).map(Self::Branch),
+            (None, Some(tag), None, None, None) => ref_name(tag).map(Self::Tag),
+            (None, None, None, None, Some(name)) => ref_name(name).map(Self::Name),
+            (None, None, Some(range), None, None) => VersionReq::parse(range)
                 .map(Self::Semver)
                 .map_err(|error| format!("not a range of versions: {error}")),
-            (None, None, None, Some(commit)) => {
+            (None, None, None, Some(commit), None) => {
                 let hex = commit.bytes().all(|b| b.is_ascii_hexdigit());
                 if hex && matches!(commit.len(), 40 | 64) {
                     Ok(Self::Commit(commit.to_ascii_lowercase()))
@@ -197,7 +201,7 @@ impl RefSpec {
                     )
                 }
             }
-            _ => Err("only one of branch, tag, semver and commit can be followed".to_owned()),
+            _ => Err("only one of branch, tag, semver, commit and name can be followed".to_owned()),
         }
     }
 }
@@ -206,7 +210,9 @@ impl fmt::Display for RefSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("HEAD"),
-            Self::Branch(name) | Self::Tag(name) | Self::Commit(name) => f.write_str(name),
+            Self::Branch(name) | Self::Tag(name) | Self::Commit(name) | Self::Name(name) => {
+                f.write_str(name)
+            }
             Self::Semver(range) => range.fmt(f),
         }
     }

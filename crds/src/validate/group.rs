@@ -209,6 +209,7 @@ impl ValidatedGroup {
             RefSpec::Tag(_) => "tag",
             RefSpec::Semver(_) => "semver",
             RefSpec::Commit(_) => "commit",
+            RefSpec::Name(_) => "name",
         };
         format!("{url} {kind} {reference} {path}")
     }

@@ -183,6 +183,20 @@ fn refs_follow_the_rules_of_git() {
         RefSpec::parse(Some(&semver)),
         Ok(RefSpec::Semver(_))
     ));
+    let name = |name: &str| crate::GitRef {
+        name: Some(name.to_owned()),
+        ..Default::default()
+    };
+    assert_eq!(
+        RefSpec::parse(Some(&name("refs/tags/v1"))).unwrap(),
+        RefSpec::Name("refs/tags/v1".to_owned())
+    );
+    assert!(RefSpec::parse(Some(&name("a b"))).is_err());
+    let two = crate::GitRef {
+        branch: Some("main".to_owned()),
+        ..name("main")
+    };
+    assert!(RefSpec::parse(Some(&two)).unwrap_err().contains("only one"));
     let short = crate::GitRef {
         commit: Some("abc".to_owned()),
         ..Default::default()

@@ -9,6 +9,7 @@ use tonic::{Code, Status};
 
 use super::Ask;
 use crate::answer::{self, Answer};
+use crate::metrics::Outcome;
 use crate::pool::{code_name, was_lost};
 use crate::reference::Reference;
 
@@ -73,7 +74,8 @@ pub(super) fn error_of(status: &Status) -> McpError {
 /// The whole answer of such a call.
 pub(super) fn failed(ask: &Ask, status: &Status) -> Answer {
     let body = error_of(status).body(&ask.id);
-    match status.code() {
+    let outcome = Outcome::of_status(status.code(), was_lost(status));
+    outcome.mark(match status.code() {
         // Said by a worker, or by us before anything was sent: trying again is safe.
         Code::Unavailable if status.source().is_none() => {
             let mut answer = answer::json(StatusCode::SERVICE_UNAVAILABLE, body);
@@ -86,7 +88,7 @@ pub(super) fn failed(ask: &Ask, status: &Status) -> Answer {
             answer::json(StatusCode::BAD_GATEWAY, body)
         }
         _ => answer::json(StatusCode::OK, body),
-    }
+    })
 }
 
 #[cfg(test)]

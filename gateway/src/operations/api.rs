@@ -15,6 +15,7 @@ use super::check::Context;
 use super::config::{Operations, Served};
 use super::error::OpError;
 use super::openapi;
+use super::run::Output;
 use crate::answer::{self, Answer, Refusal};
 use crate::door::{self, Door, GET_OR_POST};
 
@@ -86,22 +87,30 @@ impl Operations {
         if parts.method == Method::GET && !served.descriptor.flags.read_only {
             return not_allowed("POST");
         }
-        if let Err(error) = self.admit(context, served).await {
-            return failed(&error, &id);
-        }
-        let input = match input(served, parts, body) {
-            Ok(input) => input,
-            Err(error) => return failed(&error, &id),
-        };
-        let outcome = self.invoke(context, served, input).await;
-        match self.release(context, served, outcome).await {
+        let ended = self.ended(context, served, parts, body).await;
+        self.count(served, &ended);
+        match ended {
             Ok(_) if served.result.is_none() => answer::empty(StatusCode::NO_CONTENT),
-            Ok(output) if output.json.len() <= self.gate.max_response => {
-                answer::json(StatusCode::OK, output.json.into())
-            }
-            Ok(output) => failed(&OpError::TooLarge(output.json.len()), &id),
+            Ok(output) => answer::json(StatusCode::OK, output.json.into()),
             Err(error) => failed(&error, &id),
         }
+    }
+
+    async fn ended(
+        &self,
+        context: &Context,
+        served: &Served,
+        parts: &Parts,
+        body: &Bytes,
+    ) -> Result<Output, OpError> {
+        self.admit(context, served).await?;
+        let input = input(served, parts, body)?;
+        let outcome = self.invoke(context, served, input).await;
+        let output = self.release(context, served, outcome).await?;
+        if output.json.len() > self.gate.max_response {
+            return Err(OpError::TooLarge(output.json.len()));
+        }
+        Ok(output)
     }
 }
 

@@ -9,6 +9,8 @@ use ramen_group::{CidrSet, OutputSchema};
 use ramen_mcp::model::{Implementation, Json, Tool, ToolAnnotations};
 
 use super::check::{Authorize, Context, Gate, GateError, Guard};
+use crate::metrics::Metrics;
+
 use super::descriptor::{Descriptor, is_null_schema, is_object_schema, is_tool_name, tool_name};
 
 /// Largest result of one call unless the configuration says otherwise.
@@ -129,6 +131,7 @@ pub struct Operations {
     pub(super) ranges: CidrSet,
     pub(super) served: Vec<Arc<Served>>,
     pub(super) by_tool: HashMap<String, usize>,
+    pub(super) metrics: Option<Arc<Metrics>>,
 }
 
 /// One operation with what was made of it.
@@ -214,10 +217,18 @@ pub fn new(config: Config, descriptors: Vec<Descriptor>) -> Result<Operations, C
         ranges,
         served,
         by_tool,
+        metrics: None,
     })
 }
 
 impl Operations {
+    /// The same, and how each ended is counted.
+    #[must_use]
+    pub fn counted(mut self, metrics: &Arc<Metrics>) -> Self {
+        self.metrics = Some(Arc::clone(metrics));
+        self
+    }
+
     /// Largest body of an answer, in bytes.
     pub fn max_response(&self) -> usize {
         self.gate.max_response

@@ -192,26 +192,30 @@ impl Operations {
             trace: None,
         };
         let id = &served.descriptor.id;
-        if let Err(error) = self.admit(context, served).await {
-            return refused(&alone, &call, &error, id);
-        }
-        let input = match alone.step(message, connection) {
-            Step::CallTool(call) => serde_json::from_slice::<Value>(&call.arguments),
-            // The arguments do not fit: nothing ran.
-            step => return replied(step),
+        let ended = match self.admit(context, served).await {
+            Err(error) => Err(error),
+            Ok(()) => {
+                let input = match alone.step(message, connection) {
+                    Step::CallTool(call) => serde_json::from_slice::<Value>(&call.arguments),
+                    // The arguments do not fit: nothing ran.
+                    step => return replied(step),
+                };
+                let outcome = match input {
+                    Ok(input) => self.invoke(context, served, input).await,
+                    Err(error) => Err(OpError::Internal(error.to_string().into())),
+                };
+                self.release(context, served, outcome).await
+            }
         };
-        let outcome = match input {
-            Ok(input) => self.invoke(context, served, input).await,
-            Err(error) => Err(OpError::Internal(error.to_string().into())),
-        };
-        let reply = match self.release(context, served, outcome).await {
-            Ok(output) => alone.tool_reply(&call, Outcome::Json(output.json.as_bytes())),
-            Err(error) => refused(&alone, &call, &error, id),
-        };
-        if reply.len() > self.gate.max_response {
-            return refused(&alone, &call, &OpError::TooLarge(reply.len()), id);
-        }
-        reply
+        let reply = ended.and_then(|output| {
+            let reply = alone.tool_reply(&call, Outcome::Json(output.json.as_bytes()));
+            if reply.len() > self.gate.max_response {
+                return Err(OpError::TooLarge(reply.len()));
+            }
+            Ok(reply)
+        });
+        self.count(served, &reply);
+        reply.unwrap_or_else(|error| refused(&alone, &call, &error, id))
     }
 
     /// A server for one request.

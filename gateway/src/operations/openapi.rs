@@ -11,12 +11,7 @@ use super::config::Served;
 pub(super) fn document(info: &Implementation, served: &[Arc<Served>]) -> Value {
     let paths: Map<String, Value> = served
         .iter()
-        .map(|served| {
-            (
-                format!("/api/v1/{}", served.descriptor.id.replace('.', "/")),
-                path(served),
-            )
-        })
+        .map(|served| (path_of(&served.descriptor.id), path(served)))
         .collect();
     json!({
         "openapi": "3.1.0",
@@ -50,6 +45,11 @@ pub(super) fn document(info: &Implementation, served: &[Arc<Served>]) -> Value {
             },
         },
     })
+}
+
+/// Where an operation is.
+pub(super) fn path_of(id: &str) -> String {
+    format!("/api/v1/{}", id.replace('.', "/"))
 }
 
 fn path(served: &Served) -> Value {

@@ -1,19 +1,22 @@
 //! The operations of a Ramen platform, over whatever keeps the groups: `ramen up`, or a cluster.
 
 mod input;
+mod result;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use ramen_group::CidrSet;
 use serde_json::{Value, json};
 
 use self::input::{deploy, group_of, group_only, limit_of, optional_group};
-use super::check::Context;
+use super::check::{Context, DefaultPolicy, Gate};
+use super::config::{Config, ConfigError, DEFAULT_MAX_RESULT, Operations, new, plain_context};
 use super::descriptor::{Access, Descriptor, Flags, Invoke, invoke};
 use super::error::OpError;
-
+use super::keyring::Keyring;
 use crate::groups::{GroupName, Groups};
 use crate::pool::Carried;
 use crate::recent::Recent;
@@ -72,6 +75,34 @@ struct Parts {
     recent: Arc<Recent>,
 }
 
+/// The endpoint with all operations, for whoever has a key of the ring and calls from the ranges.
+pub fn mount(
+    platform: Arc<dyn Platform>,
+    groups: Groups,
+    recent: Arc<Recent>,
+    keyring: Arc<Keyring>,
+    ranges: CidrSet,
+    instructions: &str,
+) -> Result<Operations, ConfigError> {
+    let config = Config {
+        gate: Gate {
+            verify: Some(keyring.clone()),
+            admit: Some(keyring),
+            max_response: DEFAULT_MAX_RESULT,
+        },
+        context: Some(plain_context()),
+        authorize: Some(Arc::new(DefaultPolicy)),
+        guard: None,
+        guarded: false,
+        name: "ramen".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instructions: instructions.to_owned(),
+        max_result: 0,
+        ranges,
+    };
+    new(config, descriptors(platform, groups, recent))
+}
+
 /// The descriptors of all operations.
 pub fn descriptors(
     platform: Arc<dyn Platform>,
@@ -101,12 +132,6 @@ const TAKES: Flags = Flags {
     idempotent: false,
     ..CHANGES
 };
-
-/// The schema of a result that is a list of objects.
-fn list_of(name: &str) -> Value {
-    let properties = json!({ name: { "type": "array", "items": { "type": "object" } } });
-    json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
-}
 
 fn reading(
     id: &str,
@@ -140,7 +165,7 @@ fn changing(
         summary: summary.to_owned(),
         access: Access::new(access),
         input,
-        result: json!({ "type": "object" }),
+        result: result::asked(),
         flags,
         invoke: Some(run),
     }
@@ -175,7 +200,7 @@ impl Parts {
                 "Lists all groups with their state in brief.",
                 READ,
                 input::nothing(),
-                list_of("groups"),
+                result::groups(),
                 groups,
             ),
             reading(
@@ -183,7 +208,7 @@ impl Parts {
                 "Shows one group: revisions, state, packages.",
                 READ,
                 group_only(),
-                json!({ "type": "object" }),
+                result::group(),
                 group,
             ),
             reading(
@@ -191,7 +216,7 @@ impl Parts {
                 "Lists what is wrong with the revision of a group that was tried last.",
                 READ,
                 group_only(),
-                list_of("errors"),
+                result::errors(),
                 errors,
             ),
             reading(
@@ -199,7 +224,7 @@ impl Parts {
                 "Lists what happened to a group lately, newest first.",
                 READ,
                 group_only(),
-                list_of("events"),
+                result::events(),
                 events,
             ),
             reading(
@@ -207,7 +232,7 @@ impl Parts {
                 "Lists the tools that a group serves now.",
                 READ,
                 group_only(),
-                list_of("tools"),
+                result::tools(),
                 listed,
             ),
             reading(
@@ -215,7 +240,7 @@ impl Parts {
                 "Lists calls of late, newest first: who, what, how it ended. Arguments and results are not kept.",
                 "calls:read",
                 optional_group(),
-                list_of("calls"),
+                result::calls(),
                 calls,
             ),
         ]

@@ -83,6 +83,14 @@ impl Operations {
         Ok(output)
     }
 
+    /// Counts how it ended.
+    pub(super) fn count<T>(&self, served: &Served, outcome: &Result<T, OpError>) {
+        if let Some(metrics) = &self.metrics {
+            let code = outcome.as_ref().err().map_or("ok", OpError::code);
+            metrics.operated(&served.descriptor.id, code);
+        }
+    }
+
     /// Whether the credential is still valid as the answer goes out.
     pub(super) async fn recheck(&self, context: &Context) -> Result<(), Refusal> {
         match (self.gate.rechecker(), &context.actor) {

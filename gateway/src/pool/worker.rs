@@ -87,7 +87,7 @@ impl Worker {
     }
 
     /// Whether it could not be reached lately.
-    pub(super) fn stands_aside(&self) -> bool {
+    pub(crate) fn stands_aside(&self) -> bool {
         locked(&self.trouble)
             .until
             .is_some_and(|until| Instant::now() < until)

@@ -89,6 +89,7 @@ impl Running {
             stopping,
             operations: None,
             recent: Arc::default(),
+            metrics: Arc::default(),
             info: gateway::info(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

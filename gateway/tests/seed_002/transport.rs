@@ -25,6 +25,7 @@ async fn it_is_mounted_at_api_v1_mcp() {
         stopping,
         operations: Some(bench.operations),
         recent: Arc::default(),
+        metrics: Arc::default(),
         info: gateway::info(),
     };
     let got = Got::of(gateway.answer(PEER, post(LIST)).await).await;
@@ -310,4 +311,69 @@ async fn each_request_gets_its_own_stateless_server_that_answers_plain_json_and_
         "application/json",
         "also when progress is asked for"
     );
+}
+
+#[tokio::test]
+async fn any_message_with_such_a_number_id_is_refused_an_answer_of_the_client_too() {
+    let bench = Bench::plain();
+    for message in [
+        r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":9007199254740992,"method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":1e0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#,
+    ] {
+        let got = bench.send(post(message)).await;
+        let body = got.json();
+        assert_eq!(got.status, StatusCode::BAD_REQUEST, "{message}");
+        assert_eq!(
+            (&body["error"]["code"], &body["id"]),
+            (&json!(-32600), &json!(null))
+        );
+    }
+}
+
+#[tokio::test]
+async fn accept_and_content_type_as_they_are_to_be_sent_are_taken_and_others_are_not() {
+    let bench = Bench::plain();
+    for (accept, kind, status) in [
+        (
+            "application/json, text/event-stream",
+            "application/json",
+            200,
+        ),
+        (
+            "application/json,text/event-stream;q=0.5",
+            "application/json; charset=utf-8",
+            200,
+        ),
+        ("*/*", "application/json", 200),
+        ("text/html", "application/json", 406),
+        ("application/json, text/event-stream", "text/plain", 415),
+    ] {
+        let mut request = post(LIST);
+        let headers = request.headers_mut();
+        headers.insert("accept", accept.parse().unwrap());
+        headers.insert("content-type", kind.parse().unwrap());
+        let got = bench.send(request).await;
+        assert_eq!(got.status.as_u16(), status, "{accept} {kind}");
+        assert_eq!(got.header("cache-control"), "no-store");
+    }
+}
+
+#[tokio::test]
+async fn list_changes_are_advertised_to_modern_clients_no_more_than_to_others() {
+    let bench = Bench::plain();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let message =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": meta}});
+    let mut request = post(&message.to_string());
+    let headers = request.headers_mut();
+    headers.insert("mcp-protocol-version", "2026-07-28".parse().unwrap());
+    headers.insert("mcp-method", "server/discover".parse().unwrap());
+    let got = bench.send(request).await;
+    let result = &got.json()["result"];
+    assert!(result["capabilities"]["tools"].is_object(), "{result}");
+    assert!(!result.to_string().contains("listChanged"), "{result}");
 }

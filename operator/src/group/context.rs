@@ -11,7 +11,7 @@ use ramen_group::{CidrSet, LayerRef};
 use tokio::time::Instant;
 
 use super::apply::Applied;
-use super::dereference::SecretData;
+use super::dereference::SeenSecrets;
 use super::rollout::Rollout;
 use super::status::ZoneView;
 use super::validate::{Invalid, Validated};
@@ -77,7 +77,7 @@ pub(crate) struct State {
     /// The annotation `ramen.dev/hinted-at`, as last seen.
     pub(super) mark: Option<String>,
     /// Secrets as last read, by name, with their version.
-    pub(super) secrets: HashMap<String, (String, Arc<SecretData>)>,
+    pub(super) secrets: SeenSecrets,
     /// What the `ConfigMap` remembers, read once.
     pub(super) remembered: Option<super::dereference::Remembered>,
     pub(super) rollout: Option<Rollout>,

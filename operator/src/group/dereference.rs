@@ -1,7 +1,7 @@
 //! Phase one: reads every object that a group refers to. A Secret is read again only when the metadata
 //! watch has seen another version of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,9 +15,23 @@ use super::{Context, GroupKey, State};
 use crate::error::Error;
 use crate::names::{self, child};
 
+/// How much of the annotation `ramen.dev/rotate-keys-at` counts.
+const MAX_TOKEN: usize = 256;
+
 /// The entries of a Secret. Printing it shows no value.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct SecretData(pub(crate) BTreeMap<String, Vec<u8>>);
+
+/// A Secret as it was read: its version, its entries, and what its key was made for.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    version: String,
+    data: Arc<SecretData>,
+    made_for: Option<String>,
+}
+
+/// The Secrets of a group as they were read last, by name.
+pub(crate) type SeenSecrets = HashMap<String, Seen>;
 
 impl fmt::Debug for SecretData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,6 +64,8 @@ pub(crate) struct Referenced {
 pub(crate) struct Own {
     /// The callers' key, for groups that name no Secret.
     pub(crate) caller: Secret,
+    /// The value of the annotation `ramen.dev/rotate-keys-at` that it was made for.
+    pub(crate) made_for: Option<String>,
     /// The gateway's key.
     pub(crate) gateway: Secret,
     /// The key of `ramen.v1.Admin`.
@@ -81,7 +97,7 @@ pub(super) async fn read(
         key,
         secrets: Api::namespaced(ctx.client.clone(), &key.namespace),
         seen: std::mem::take(&mut state.secrets),
-        kept: std::collections::HashMap::new(),
+        kept: SeenSecrets::new(),
     };
     let mut referenced = Referenced {
         keys: reader
@@ -95,8 +111,12 @@ pub(super) async fn read(
         let found = reader.optional(Some(reference)).await?.flatten();
         referenced.secrets.push((reference.name.clone(), found));
     }
-    referenced.own_keys = reader.secret(&child::keys(&key.name), Some(uid)).await?;
-    referenced.own = own(&mut reader, referenced.own_keys.as_deref(), uid).await?;
+    let annotations = group.metadata.annotations.as_ref();
+    let rotate = annotations.and_then(|all| all.get(names::ROTATE_KEYS_AT));
+    let rotate = rotate.map(|token| token.chars().take(MAX_TOKEN).collect::<String>());
+    referenced.own_keys = own_keys(&mut reader, uid, rotate.as_deref()).await?;
+    let keys = referenced.own_keys.clone();
+    referenced.own = own(&mut reader, keys.as_deref(), uid, rotate).await?;
     state.secrets = reader.kept;
     if state.rollout.is_none() && state.remembered.is_none() {
         state.remembered = Some(remembered(ctx, key, uid).await?);
@@ -108,8 +128,8 @@ struct Reader<'c> {
     ctx: &'c Context,
     key: &'c GroupKey,
     secrets: Api<KubeSecret>,
-    seen: std::collections::HashMap<String, (String, Arc<SecretData>)>,
-    kept: std::collections::HashMap<String, (String, Arc<SecretData>)>,
+    seen: SeenSecrets,
+    kept: SeenSecrets,
 }
 
 impl Reader<'_> {
@@ -123,8 +143,8 @@ impl Reader<'_> {
 
     /// A Secret's entries; with an owner, only of a Secret that is his.
     async fn secret(&mut self, name: &str, owner: Option<&str>) -> Result<Found, Error> {
-        if let Some((_, data)) = self.kept.get(name) {
-            return Ok(Some(Arc::clone(data)));
+        if let Some(kept) = self.kept.get(name) {
+            return Ok(Some(Arc::clone(&kept.data)));
         }
         let version = self
             .ctx
@@ -132,13 +152,19 @@ impl Reader<'_> {
             .secrets
             .get(&self.key.namespace, name)
             .and_then(|meta| meta.metadata.resource_version.clone());
-        if let (Some(version), Some((seen, data))) = (&version, self.seen.remove(name))
-            && *version == seen
+        if let (Some(version), Some(seen)) = (&version, self.seen.remove(name))
+            && *version == seen.version
         {
-            let found = Some(Arc::clone(&data));
-            self.kept.insert(name.to_owned(), (seen, data));
+            let found = Some(Arc::clone(&seen.data));
+            self.kept.insert(name.to_owned(), seen);
             return Ok(found);
         }
+        self.fresh(name, owner).await
+    }
+
+    /// The same, as it is now, whatever the watch has seen.
+    async fn fresh(&mut self, name: &str, owner: Option<&str>) -> Result<Found, Error> {
+        self.kept.remove(name);
         let read = self.secrets.get_opt(name).await;
         let secret = read.map_err(|source| Error::Api {
             verb: "read",
@@ -151,12 +177,21 @@ impl Reader<'_> {
             return Ok(None);
         };
         let version = secret.resource_version().unwrap_or_default();
+        let made_for = secret.annotations().get(names::KEY_MADE_FOR).cloned();
         let entries = secret.data.unwrap_or_default();
         let entries = entries.into_iter().map(|(name, value)| (name, value.0));
         let data = Arc::new(SecretData(entries.collect()));
-        self.kept
-            .insert(name.to_owned(), (version, Arc::clone(&data)));
+        let seen = Seen {
+            version,
+            data: Arc::clone(&data),
+            made_for,
+        };
+        self.kept.insert(name.to_owned(), seen);
         Ok(Some(data))
+    }
+
+    fn made_for(&self, name: &str) -> Option<String> {
+        self.kept.get(name)?.made_for.clone()
     }
 }
 
@@ -168,11 +203,33 @@ pub(super) fn owned(meta: &ObjectMeta, uid: &str) -> bool {
         .any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
-async fn own(reader: &mut Reader<'_>, keys: Option<&SecretData>, uid: &str) -> Result<Own, Error> {
+/// The Secret with the keys that this operator made, read anew when another key is asked for: the watch
+/// may be behind what was written in the last run, and a key is thrown away once.
+async fn own_keys(
+    reader: &mut Reader<'_>,
+    uid: &str,
+    rotate: Option<&str>,
+) -> Result<Found, Error> {
+    let name = child::keys(&reader.key.name);
+    let found = reader.secret(&name, Some(uid)).await?;
+    if found.is_some() && rotate.is_some() && reader.made_for(&name).as_deref() != rotate {
+        return reader.fresh(&name, Some(uid)).await;
+    }
+    Ok(found)
+}
+
+async fn own(
+    reader: &mut Reader<'_>,
+    keys: Option<&SecretData>,
+    uid: &str,
+    rotate: Option<String>,
+) -> Result<Own, Error> {
     let name = reader.key.name.clone();
+    let is_made = rotate.is_none() || reader.made_for(&child::keys(&name)) == rotate;
     let admin = reader.secret(&child::admin_key(&name), Some(uid)).await?;
     Ok(Own {
-        caller: kept_or_new(keys, names::KEY_KEY, "rmk_")?,
+        caller: kept_or_new(keys.filter(|_| is_made), names::KEY_KEY, "rmk_")?,
+        made_for: rotate,
         gateway: kept_or_new(keys, names::GATEWAY_KEY, "rmk_")?,
         admin: kept_or_new(admin.as_deref(), names::KEY_KEY, "rma_")?,
         artifacts: Some(reader.ctx.work.artifacts.read_token(reader.key)),

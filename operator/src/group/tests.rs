@@ -401,6 +401,46 @@ async fn keys_that_were_made_once_stay_and_a_zone_that_is_gone_takes_its_childre
     assert_eq!(scene.kept.objects.borrow()[keys]["data"], before);
 }
 
+#[tokio::test]
+async fn a_key_is_thrown_away_once_for_each_new_value_of_the_annotation() {
+    let mut scene = Scene::new();
+    let mut group = sample(json!({}));
+    let path = "/api/v1/namespaces/team-a/secrets/calc-mcp-keys";
+    let data = |scene: &Scene| scene.kept.objects.borrow()[path]["data"].clone();
+    scene.run(&group).await.0.unwrap();
+    scene.kept.show(&mut scene.writers);
+    let first = data(&scene);
+    let ask = |group: &mut McpGroup, at: &str| {
+        let annotation = ("ramen.dev/rotate-keys-at".to_owned(), at.to_owned());
+        group.metadata.annotations = Some(BTreeMap::from([annotation]));
+    };
+    ask(&mut group, "1");
+    scene.run(&group).await.0.unwrap();
+    let second = data(&scene);
+    assert_ne!(first["key"], second["key"]);
+    assert_eq!(
+        first["gateway"], second["gateway"],
+        "that one is not asked for"
+    );
+    // Before the watch has seen the new Secret, and after.
+    for shown in [false, true] {
+        if shown {
+            scene.kept.show(&mut scene.writers);
+        }
+        scene.run(&group).await.0.unwrap();
+        assert_eq!(data(&scene), second, "shown: {shown}");
+    }
+    ask(&mut group, "2");
+    scene.run(&group).await.0.unwrap();
+    assert_ne!(data(&scene)["key"], second["key"]);
+    assert!(
+        !scene
+            .told()
+            .to_string()
+            .contains(second["key"].as_str().unwrap())
+    );
+}
+
 /// The metadata of a Secret as the watch shows it.
 fn seen(name: &str, version: &str) -> PartialObjectMeta<Secret> {
     serde_json::from_value(json!({

@@ -201,6 +201,7 @@ fn wanted(reference: &RefSpec) -> Wanted {
             id: id.clone(),
             branch: None,
         },
+        RefSpec::Name(name) => Wanted::named(name),
     }
 }
 

@@ -42,6 +42,11 @@ impl Follows {
             GitRef {
                 branch: Some(name), ..
             } => full(BRANCHES, name),
+            GitRef {
+                name: Some(name), ..
+            } if name.starts_with("refs/") => Self::Ref(name.clone()),
+            // A tag or a branch: which of them, only the repository knows.
+            GitRef { name: Some(_), .. } => Self::Any,
             _ => Self::AnyBranch,
         }
     }
@@ -90,6 +95,10 @@ mod tests {
         assert!(follows("semver", ">=1").is_moved_by(&moved("refs/tags/v9")));
         assert!(!follows("semver", ">=1").is_moved_by(&moved("refs/heads/v9")));
         assert!(follows("commit", &"a".repeat(40)).is_moved_by(&moved("refs/notes/x")));
+        let full = follows("name", "refs/heads/v1");
+        assert!(full.is_moved_by(&moved("refs/heads/v1")));
+        assert!(!full.is_moved_by(&moved("refs/tags/v1")));
+        assert!(follows("name", "v1").is_moved_by(&moved("refs/tags/v1")));
         for head in [Follows::of(None), Follows::of(Some(&GitRef::default()))] {
             assert!(head.is_moved_by(&moved("refs/heads/anything")));
             assert!(!head.is_moved_by(&moved("refs/tags/anything")));

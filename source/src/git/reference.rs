@@ -94,12 +94,19 @@ impl Wanted {
                 id: word.to_ascii_lowercase(),
                 branch: None,
             }
-        } else if word.starts_with("refs/") {
-            Self::Name(word.to_owned())
         } else {
-            Self::Any(word.to_owned())
+            Self::named(word)
         };
         wanted.checked()
+    }
+
+    /// From a name: `refs/…`, else a tag or a branch. It has to be one that a ref can have.
+    pub fn named(name: &str) -> Self {
+        if name.starts_with("refs/") {
+            Self::Name(name.to_owned())
+        } else {
+            Self::Any(name.to_owned())
+        }
     }
 
     fn checked(self) -> Result<Self, GitError> {

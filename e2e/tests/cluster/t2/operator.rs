@@ -9,6 +9,7 @@ mod git;
 mod hands;
 mod load;
 mod machine;
+mod operations;
 mod pods;
 pub(crate) mod rig;
 mod rights;

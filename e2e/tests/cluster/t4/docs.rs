@@ -184,15 +184,17 @@ async fn day_two_can_be_done_as_it_is_written() {
             .data
             .unwrap_or_default();
         assert!(own.len() == 1 && !own.contains_key("old"));
-        let key = group.key().await?;
-        shell.run(&rotate[1]).await?;
-        namespace
-            .until::<Secret>("library-mcp-keys", |secret: Option<&Secret>| {
-                let data = secret.and_then(|secret| secret.data.as_ref());
-                data.and_then(|data| data.get("key"))
-                    .is_some_and(|made| made.0 != key.as_bytes())
-            })
-            .await?;
+        for step in &rotate[1..] {
+            let key = group.key().await?;
+            shell.run(step).await?;
+            namespace
+                .until::<Secret>("library-mcp-keys", |secret: Option<&Secret>| {
+                    let data = secret.and_then(|secret| secret.data.as_ref());
+                    data.and_then(|data| data.get("key"))
+                        .is_some_and(|made| made.0 != key.as_bytes())
+                })
+                .await?;
+        }
         assert!(keys(&namespace).await?.contains(&"next".to_owned()));
         Ok(())
     })

@@ -17,8 +17,13 @@ pub(super) fn build(group: &Validated) -> Vec<Secret> {
     if group.spec.keys.is_none() {
         keys.push((names::KEY_KEY, &own.caller));
     }
+    let mut keys = secret(group, child::keys(name), &keys);
+    if let Some(token) = &own.made_for {
+        let annotation = (names::KEY_MADE_FOR.to_owned(), token.clone());
+        keys.metadata.annotations = Some(BTreeMap::from([annotation]));
+    }
     let mut secrets = vec![
-        secret(group, child::keys(name), &keys),
+        keys,
         secret(
             group,
             child::admin_key(name),

@@ -83,6 +83,20 @@ async fn a_group_that_serves_is_ready_and_says_the_same_next_time() {
 }
 
 #[tokio::test]
+async fn what_a_roll_back_goes_to_is_told() {
+    let mut state = serving(zone(2, 2, None));
+    let previous = |state: &State| {
+        let (_, status) = told(state, &McpGroupStatus::default(), 10);
+        status.revision.unwrap().previous
+    };
+    assert_eq!(previous(&state), None);
+    let first = told(&state, &McpGroupStatus::default(), 10).1;
+    let group = validated(json!({}), referenced());
+    serve(state.rollout.as_mut().unwrap(), &group, "2", "t2");
+    assert_eq!(previous(&state), first.revision.unwrap().serving);
+}
+
+#[tokio::test]
 async fn only_a_condition_that_flips_gets_a_new_time() {
     let (_, before) = told(&serving(zone(2, 2, None)), &McpGroupStatus::default(), 10);
     let refused = ("FailedCreate", "pods is forbidden: exceeded quota: all");

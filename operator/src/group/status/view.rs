@@ -2,7 +2,7 @@
 
 use ramen_crds::{ErrorEntry, LastDeploy, McpGroupStatus, RevisionStatus, ZoneStatus};
 use ramen_group::{Finding, Outcome as DeployOutcome};
-use ramen_rollout::{Failure, Memory, Stage};
+use ramen_rollout::{Failure, Memory, Served, Stage};
 
 use super::conditions::{self, Told};
 use super::zones::ZoneView;
@@ -261,6 +261,7 @@ impl<'a> View<'a> {
             revision: Some(RevisionStatus {
                 serving: serving.map(|serving| label(&serving.revision.label)),
                 attempted: attempted.map(|revision| label(&revision.label)),
+                previous: previous(memory).map(|served| label(&served.revision.label)),
                 observed: memory
                     .observed
                     .as_ref()
@@ -333,6 +334,13 @@ impl<'a> View<'a> {
         first.truncate(MAX_ERRORS);
         (first, total.saturating_add(before))
     }
+}
+
+/// What a roll back goes to: the newest that served before and is other code.
+fn previous(memory: &Memory) -> Option<&Served> {
+    let serving = &memory.serving.as_ref()?.revision.commit;
+    let mut before = memory.previous.iter();
+    before.find(|served| served.revision.commit != *serving)
 }
 
 /// Puts what stops the group before everything else; once, however often it is told.
