@@ -237,7 +237,7 @@ impl Call<'_> {
             return refusal.answer();
         }
         let answer = match reply::code_of(&reply, &ask.id) {
-            Ok(None) if !self.accepts.json => stream::single(&reply),
+            Ok(None) if !self.accepts.json => Outcome::Ok.mark(stream::single(&reply)),
             Ok(None) => answer::json(StatusCode::OK, reply),
             Ok(Some(code)) => {
                 Outcome::Error.mark(answer::json(status_of(Some(ask.era), code), reply))

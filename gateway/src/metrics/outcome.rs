@@ -1,11 +1,12 @@
 //! How a request to a group ended, told by its answer.
 
 use http::StatusCode;
+use http_body::Body as _;
 use ramen_mcp::Era;
 use tonic::Code;
 
 use super::NO_ERA;
-use crate::answer::{Answer, Body, Refusal};
+use crate::answer::{Answer, Refusal};
 
 /// How a request ended. What cannot be seen in the status travels with the answer, as an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +101,8 @@ impl Outcome {
             (StatusCode::BAD_GATEWAY, _) => Self::BadWorker,
             (status, _) if status.is_server_error() => Self::Unavailable,
             (status, _) if status.is_client_error() => Self::Invalid,
-            (_, Body::Pieces(_)) => Self::Stream,
+            // Nobody knows how long it gets.
+            (_, body) if body.size_hint().exact().is_none() => Self::Stream,
             _ => Self::Ok,
         }
     }

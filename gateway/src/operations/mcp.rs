@@ -14,11 +14,12 @@ use ramen_mcp::{
     ArgumentFault, Catalog, Connection, Era, McpError, Message, Options, Outcome, PromptText,
     RequestId, ResourceTarget, Server, Step, ToolCall, envelope,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::check::{Context, Disclosed, Purpose, check};
 use super::config::{Operations, Served};
 use super::error::OpError;
+use super::run::Output;
 use crate::answer::{self, Answer, Refusal};
 use crate::copies;
 use crate::door::{self, Door, ONLY_POST};
@@ -192,30 +193,39 @@ impl Operations {
             trace: None,
         };
         let id = &served.descriptor.id;
-        let ended = match self.admit(context, served).await {
+        let reply = match self.admit(context, served).await {
+            Ok(()) => match alone.step(message, connection) {
+                Step::CallTool(fits) => self
+                    .outcome(context, served, &fits.arguments)
+                    .await
+                    .and_then(|output| self.capped(&alone, &call, &output)),
+                // The arguments do not fit: nothing ran.
+                step => return replied(step),
+            },
             Err(error) => Err(error),
-            Ok(()) => {
-                let input = match alone.step(message, connection) {
-                    Step::CallTool(call) => serde_json::from_slice::<Value>(&call.arguments),
-                    // The arguments do not fit: nothing ran.
-                    step => return replied(step),
-                };
-                let outcome = match input {
-                    Ok(input) => self.invoke(context, served, input).await,
-                    Err(error) => Err(OpError::Internal(error.to_string().into())),
-                };
-                self.release(context, served, outcome).await
-            }
         };
-        let reply = ended.and_then(|output| {
-            let reply = alone.tool_reply(&call, Outcome::Json(output.json.as_bytes()));
-            if reply.len() > self.gate.max_response {
-                return Err(OpError::TooLarge(reply.len()));
-            }
-            Ok(reply)
-        });
         self.count(served, &reply);
         reply.unwrap_or_else(|error| refused(&alone, &call, &error, id))
+    }
+
+    async fn outcome(
+        &self,
+        context: &Context,
+        served: &Served,
+        arguments: &[u8],
+    ) -> Result<Output, OpError> {
+        let input = serde_json::from_slice(arguments)
+            .map_err(|error| OpError::Internal(error.to_string().into()))?;
+        let outcome = self.invoke(context, served, input).await;
+        self.release(context, served, outcome).await
+    }
+
+    fn capped(&self, server: &Server, call: &ToolCall, output: &Output) -> Result<Bytes, OpError> {
+        let reply = server.tool_reply(call, Outcome::Json(output.json.as_bytes()));
+        if reply.len() > self.gate.max_response {
+            return Err(OpError::TooLarge(reply.len()));
+        }
+        Ok(reply)
     }
 
     /// A server for one request.

@@ -112,7 +112,8 @@ fn row(page: &mut String, name: &str, field: &Value, within: &Value) {
     let optional = if required { "" } else { ", optional" };
     let mut words = field["description"].as_str().unwrap_or_default().to_owned();
     if let (Some(from), Some(to)) = (field["minimum"].as_u64(), field["maximum"].as_u64()) {
-        words = format!("{words} {from} to {to}.").trim_start().to_owned();
+        words.push_str(if words.is_empty() { "" } else { " " });
+        let _ = write!(words, "{from} to {to}.");
     }
     let _ = writeln!(
         page,

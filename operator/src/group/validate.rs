@@ -273,6 +273,7 @@ pub(crate) mod tests {
     pub(crate) fn referenced() -> Referenced {
         Referenced {
             own: Own {
+                made_for: None,
                 caller: Secret::from("rmk_caller".to_owned()),
                 gateway: Secret::from("rmk_gateway".to_owned()),
                 admin: Secret::from("rma_admin".to_owned()),

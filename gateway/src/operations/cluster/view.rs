@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use ramen_crds::labels::{CHANGED_AT, CHANGED_BY, condition};
 use ramen_crds::{McpGroup, McpGroupStatus};
@@ -127,5 +128,5 @@ fn at(event: &Event) -> i64 {
             .as_ref()
             .map(|time| time.0)
     });
-    seen.map_or(0, |time| time.as_millisecond())
+    seen.map_or(0, Timestamp::as_millisecond)
 }

@@ -15,6 +15,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
     config::AuthInfo,
 };
+use ramen_crds::McpGroup;
 use ramen_e2e::{Namespace, serving};
 use ramen_gateway::{
     Groups,
@@ -186,30 +187,35 @@ async fn an_operator_of_the_platform_deploys_goes_back_and_freezes_a_group() {
             .await?;
         let pinned = group.serves(&first).await?;
 
-        let annotations = pinned.metadata.annotations.unwrap_or_default();
-        let by = annotations.get("ramen.dev/changed-by").map(String::as_str);
-        assert!(by.is_some_and(|by| by.starts_with("walt/key:")), "{by:?}");
-        let shown = desk.done("groups/get", of(json!({}))).await?;
-        assert_eq!(shown["changedBy"].as_str(), by);
-        let events = desk.done("groups/events", of(json!({}))).await?;
-        let events = events["events"].as_array().cloned().unwrap_or_default();
-        let ours: Vec<_> = events
-            .iter()
-            .filter(|event| event["by"] == "ramen.dev/ramen-gateway")
-            .filter_map(|event| event["reason"].as_str())
-            .collect();
-        for reason in [
-            "DeployAsked",
-            "RollbackAsked",
-            "SuspendAsked",
-            "ResumeAsked",
-        ] {
-            assert!(ours.contains(&reason), "{reason} of {events:?}");
-        }
-        assert!(!json!(events).to_string().contains("rmk_"));
-        Ok(())
+        Box::pin(is_told(&desk, &name, pinned)).await
     })
     .await;
+}
+
+/// Who asked for what is at the group, in its events, and nowhere with a key.
+async fn is_told(desk: &Desk, name: &str, group: McpGroup) -> anyhow::Result<()> {
+    let annotations = group.metadata.annotations.unwrap_or_default();
+    let by = annotations.get("ramen.dev/changed-by").map(String::as_str);
+    assert!(by.is_some_and(|by| by.starts_with("walt/key:")), "{by:?}");
+    let shown = desk.done("groups/get", json!({ "group": name })).await?;
+    assert_eq!(shown["changedBy"].as_str(), by);
+    let events = desk.done("groups/events", json!({ "group": name })).await?;
+    let events = events["events"].as_array().cloned().unwrap_or_default();
+    let ours: Vec<_> = events
+        .iter()
+        .filter(|event| event["by"] == "ramen.dev/ramen-gateway")
+        .filter_map(|event| event["reason"].as_str())
+        .collect();
+    for reason in [
+        "DeployAsked",
+        "RollbackAsked",
+        "SuspendAsked",
+        "ResumeAsked",
+    ] {
+        assert!(ours.contains(&reason), "{reason} of {events:?}");
+    }
+    assert!(!json!(events).to_string().contains("rmk_"));
+    Ok(())
 }
 
 #[tokio::test]
