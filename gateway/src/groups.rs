@@ -194,7 +194,7 @@ impl Groups {
 
     /// All groups, in no order.
     pub fn all(&self) -> Vec<Arc<Group>> {
-        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = self.read();
         groups.values().cloned().collect()
     }
 

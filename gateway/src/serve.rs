@@ -19,6 +19,7 @@ use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
 use crate::metrics::{self, Metrics};
+use crate::operations::platform::Platform;
 use crate::operations::{self, Fixed};
 use crate::recent::Recent;
 use crate::{listed, listener};
@@ -69,7 +70,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("no signal handler")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("no signal handler")?;
     let groups = Groups::default();
-    discover(config.source, &groups).await?;
+    let platform = discover(config.source, &groups).await?;
     let tls = config
         .tls
         .map(|(cert, key)| Tls::read(cert, key, tls::H2_AND_HTTP1))
@@ -81,7 +82,6 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (stop, stopping) = watch::channel(false);
     let recent = Arc::<Recent>::default();
     let metrics = Arc::<Metrics>::default();
-    let platform = Arc::new(Fixed::new(groups.clone()));
     let operations = operations::of_operators(
         config.operators,
         config.operators_ranges,
@@ -135,27 +135,41 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps the groups as their source says from now on.
-async fn discover(source: Source, groups: &Groups) -> anyhow::Result<()> {
+/// Keeps the groups as their source says from now on. What the operations work on comes from there too.
+async fn discover(source: Source, groups: &Groups) -> anyhow::Result<Arc<dyn Platform>> {
     match source {
         Source::File(file) => {
             let reading = listed::read(&file)?;
             groups.replace(&reading.specs);
             tokio::spawn(listed::watch(file, groups.clone(), reading));
+            Ok(Arc::new(Fixed::new(groups.clone())))
         }
         #[cfg(feature = "discovery-kube")]
         Source::Kube { namespaces, own } => {
-            let places = crate::discovery::Places { namespaces, own };
+            let places = crate::discovery::Places {
+                namespaces: namespaces.clone(),
+                own,
+            };
             let discovery = crate::discovery::Discovery::new(places).await?;
+            let client = discovery.client().clone();
+            let cluster = operations::Cluster::new(client, namespaces, identity());
             // Before anybody asks whether this gateway is ready.
             groups.set_complete(false);
             tokio::spawn(discovery.run(groups.clone()));
+            Ok(Arc::new(cluster))
         }
         // Refused with the rest of the configuration.
         #[cfg(not(feature = "discovery-kube"))]
         Source::Kube { .. } => anyhow::bail!("built without the feature discovery-kube"),
     }
-    Ok(())
+}
+
+/// The name of this replica in events: that of its pod.
+#[cfg(feature = "discovery-kube")]
+fn identity() -> String {
+    let name = std::env::var("HOSTNAME").ok();
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "ramen-gateway".to_owned())
 }
 
 /// Written whole or not at all: who waits for the file reads it at once.
