@@ -13,6 +13,5 @@ mod smuggling;
 #[path = "../group/support.rs"]
 mod support;
 mod wire;
-#[expect(dead_code, reason = "shared with the tests of the group endpoint")]
 #[path = "../group/worker.rs"]
 mod worker;
