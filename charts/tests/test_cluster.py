@@ -11,7 +11,7 @@ import time
 import documents
 import pytest
 import yaml
-from conftest import CHART, CRDS, HELM, ROOT, VALUES
+from conftest import CHART, CRDS, EVERY, HELM, ROOT, VALUES
 
 CLUSTER = ROOT / "e2e" / "cluster" / "cluster"
 NAME = f"charts-{os.getpid()}"
@@ -72,11 +72,14 @@ def cluster():
         subprocess.run([CLUSTER, "down", "--name", NAME], capture_output=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("case", VALUES)
+@pytest.mark.parametrize("case", EVERY)
 def test_the_api_server_takes_every_object(cluster, case):
-    for namespace in ("ramen-system", "team-a", "team-b"):
+    for namespace in ("ramen-system", "team-a", "team-b", "ramen-gateways"):
         cluster.namespace(namespace)
-    values = {**VALUES[case], "metrics": {"dashboard": {"enabled": True}}}
+    values = {**EVERY[case], "metrics": {"dashboard": {"enabled": True}}}
+    if "gateway" in values:
+        # The kinds of the Gateway API are none of Kubernetes.
+        values["gateway"] = {**values["gateway"], "httpRoute": {"enabled": False}}
     cluster.helm("install", "ramen", str(CHART), "-n", "ramen-system", "--dry-run=server", values=values)
 
 
@@ -97,10 +100,12 @@ def test_ops05_ops06_its_pods_are_admitted_where_rules_are_strict(cluster):
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(quota))
     # The quota counts nothing before its controller has looked at it.
     cluster.until(lambda: cluster.get("resourcequota", "all", "-n", "strict").get("status", {}).get("hard"))
-    cluster.helm("install", "ramen", str(CHART), "-n", "strict", values={})
-    selector = "app.kubernetes.io/component=operator"
-    (pod,) = cluster.until(lambda: cluster.get("pods", "-n", "strict", "-l", selector)["items"])
-    assert pod["spec"]["containers"][0]["resources"]["limits"]
+    values = {"gateway": {"enabled": True, "replicas": 1, "tls": {"secretName": "tls"}}}
+    cluster.helm("install", "ramen", str(CHART), "-n", "strict", values=values)
+    for component in ("operator", "gateway"):
+        selector = f"app.kubernetes.io/component={component}"
+        (pod,) = cluster.until(lambda: cluster.get("pods", "-n", "strict", "-l", selector)["items"])
+        assert pod["spec"]["containers"][0]["resources"]["limits"]
     refused = cluster.get("events", "-n", "strict", "--field-selector", "reason=FailedCreate")["items"]
     assert refused == []
     # The pod of `helm test`, which this server alone cannot run.
@@ -123,12 +128,12 @@ def test_a_pod_that_asks_for_more_is_refused_there(cluster):
     assert "PodSecurity" in cluster.kubectl("apply", "-f", "-", stdin=json.dumps(pod), fails=True)
 
 
-def can(cluster, verb: str, resource: str, namespace: str) -> bool:
+def can(cluster, verb: str, resource: str, namespace: str, user: str = "ramen-system:ramen") -> bool:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": "system:serviceaccount:ramen-system:ramen",
+            "user": f"system:serviceaccount:{user}",
             "resourceAttributes": {
                 "verb": verb,
                 "namespace": namespace,
@@ -155,6 +160,28 @@ def test_rights_end_at_the_namespaces_that_it_looks_after(cluster):
         ):
             assert not can(cluster, verb, resource, "team-a"), (verb, resource)
         assert not can(cluster, "list", "mcpgroups.ramen.dev", "")
+    finally:
+        cluster.helm("uninstall", "ramen", "-n", "ramen-system")
+
+
+def test_sec_a_gateway_reads_no_secret_of_a_team_and_writes_nothing(cluster):
+    for namespace in ("ramen-system", "team-a", "team-b", "other", "ramen-gateways"):
+        cluster.namespace(namespace)
+    values = {**VALUES["namespaced"], "gateway": {"enabled": True, "namespace": "ramen-gateways"}}
+    cluster.helm("install", "ramen", str(CHART), "-n", "ramen-system", values=values)
+    try:
+        user = "ramen-gateways:ramen-gateway"
+        for namespace in ("team-a", "team-b", "other", "ramen-system", "ramen-gateways"):
+            own, serves = namespace == "ramen-gateways", namespace.startswith("team-")
+            assert can(cluster, "list", "secrets", namespace, user) is own, namespace
+            assert can(cluster, "watch", "mcpgroups.ramen.dev", namespace, user) is serves, namespace
+            assert can(cluster, "list", "endpointslices.discovery.k8s.io", namespace, user) is serves, namespace
+            for resource in ("secrets", "mcpgroups.ramen.dev", "endpointslices.discovery.k8s.io", "pods", "configmaps"):
+                for verb in ("create", "patch", "update", "delete"):
+                    assert not can(cluster, verb, resource, namespace, user), (verb, resource, namespace)
+        # The operator leaves its Secrets there, and touches nothing else.
+        assert can(cluster, "patch", "secrets", "ramen-gateways")
+        assert not can(cluster, "patch", "deployments.apps", "ramen-gateways")
     finally:
         cluster.helm("uninstall", "ramen", "-n", "ramen-system")
 
