@@ -93,6 +93,11 @@ async fn at_rest(account: &Account) -> anyhow::Result<()> {
 }
 
 impl Idle {
+    /// CPU seconds for each second.
+    pub(crate) fn cpu_per_second(&self) -> f64 {
+        self.cpu_s / (self.minutes * 60.0)
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "counts of requests")]
     fn per_minute(&self, count: usize) -> f64 {
         count as f64 / self.minutes
