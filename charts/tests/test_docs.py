@@ -48,7 +48,7 @@ def is_valid_group(document: dict):
 
 
 def test_pages_are_there_and_every_link_leads_somewhere():
-    assert {page.stem for page in PAGES} == {"install", "upgrade", "day-2", "security", "gitops", "gateway"}
+    assert {page.stem for page in PAGES} == {"install", "upgrade", "day-2", "security", "gitops", "gateway", "sizing"}
     for page in PAGES:
         text = FENCE.sub("", page.read_text())
         for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -54,6 +54,7 @@ def test_the_gateway_knows_every_variable_that_the_chart_sets(case):
     # What is left out has no meaning in a pod of the chart.
     left = {"RAMEN_GATEWAY_CONFIG", "RAMEN_ADDRESS_FILE"}
     if case == "gateway":
+        left |= {"RAMEN_OPERATORS_DIR", "RAMEN_OPERATORS_CIDRS"}
         left |= {"RAMEN_ALLOWED_HOSTS", "RAMEN_ALLOWED_ORIGINS", "RAMEN_PROXY_CIDRS", "RAMEN_TLS_CERT", "RAMEN_TLS_KEY"}
     else:
         left |= {"RAMEN_GATEWAY_NAMESPACES"}
@@ -71,9 +72,13 @@ def test_values_become_variables():
 
 
 @CASES
-def test_sec_it_reads_secrets_of_its_own_namespace_alone_and_writes_nothing(case):
+def test_sec_it_reads_secrets_of_its_own_namespace_alone_and_writes_no_more_than_it_must(case):
     documents = rendered(case)
     reads = {("ramen.dev", "mcpgroups"): {"list", "watch"}, ("discovery.k8s.io", "endpointslices"): {"list", "watch"}}
+    if case == "gateway-full":
+        # Operations write groups, and nothing else.
+        reads[("ramen.dev", "mcpgroups")] |= {"get", "patch"}
+        reads |= {("", "events"): {"list"}, ("events.k8s.io", "events"): {"create"}}
     (own,) = of(documents, "Role", "ramen-gateway-own")
     assert own["metadata"]["namespace"] == place(case)
     assert granted(own) == {("", "secrets"): {"list", "watch"}}
@@ -116,7 +121,9 @@ def test_workers_and_services_find_its_pods_by_label(case):
     (operator,) = of(documents, "Service", "ramen-operator")
     assert not operator["spec"]["selector"].items() <= labels.items()
     (container,) = deployment(documents)["spec"]["template"]["spec"]["containers"]
-    (port,) = container["ports"]
+    port, metrics = container["ports"]
+    assert metrics == {"name": "metrics", "containerPort": 9090}
+    assert env(documents)["RAMEN_METRICS_LISTEN"].endswith(":9090")
     assert [p["targetPort"] for p in service["spec"]["ports"]] == [port["name"]]
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] == port["name"]
@@ -128,8 +135,12 @@ def test_workers_and_services_find_its_pods_by_label(case):
 def test_a_certificate_makes_it_speak_https():
     documents = rendered("gateway-full")
     spec = deployment(documents)["spec"]["template"]["spec"]
-    assert spec["volumes"] == [{"name": "tls", "secret": {"secretName": "gateway-tls", "defaultMode": 0o440}}]
-    (mount,) = spec["containers"][0]["volumeMounts"]
+    tls, operators = spec["volumes"]
+    assert tls == {"name": "tls", "secret": {"secretName": "gateway-tls", "defaultMode": 0o440}}
+    assert operators == {"name": "operators", "secret": {"secretName": "operators", "defaultMode": 0o440}}
+    mount, other = spec["containers"][0]["volumeMounts"]
+    assert env(documents)["RAMEN_OPERATORS_DIR"] == other["mountPath"]
+    assert env(documents)["RAMEN_OPERATORS_CIDRS"] == "10.0.0.0/8,192.0.2.7"
     assert env(documents)["RAMEN_TLS_CERT"] == f"{mount['mountPath']}/tls.crt"
     assert env(documents)["RAMEN_TLS_KEY"] == f"{mount['mountPath']}/tls.key"
     (service,) = of(documents, "Service", "ramen-gateway")
@@ -140,6 +151,15 @@ def test_a_certificate_makes_it_speak_https():
     assert "volumes" not in deployment(plain)["spec"]["template"]["spec"]
     (service,) = of(plain, "Service", "ramen-gateway")
     assert service["spec"]["ports"][0]["port"] == 80
+
+
+def test_its_metrics_are_read_where_those_of_workers_are():
+    assert of(rendered("gateway"), "PodMonitor") == []
+    on = render({"gateway": {"enabled": True}, "metrics": {"podMonitor": {"enabled": True}}})
+    (monitor,) = of(on, "PodMonitor", "ramen-gateway")
+    labels = deployment(on)["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"
 
 
 def test_a_pod_that_ends_has_time_for_what_it_began():
@@ -209,7 +229,8 @@ def test_its_policy_lets_callers_in_and_keeps_it_from_metadata_services(case):
     (policy,) = of(documents, "NetworkPolicy", "ramen-gateway")
     labels = deployment(documents)["spec"]["template"]["metadata"]["labels"]
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
-    (rule,) = policy["spec"]["ingress"]
+    rule, metrics = policy["spec"]["ingress"]
+    assert [port["port"] for port in metrics["ports"]] == ["metrics"] and metrics["from"]
     assert [port["port"] for port in rule["ports"]] == ["https" if case == "gateway-full" else "http"]
     if case == "gateway":
         assert "from" not in rule
@@ -228,6 +249,7 @@ def test_its_policy_lets_callers_in_and_keeps_it_from_metadata_services(case):
         ({"httpRoute": {"enabled": True}}, "gateway.httpRoute.parentRefs"),
         ({"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 2}}, "gateway.autoscaling.minReplicas"),
         ({"proxyCIDRs": ["10.0.0.0/8"]}, "gateway.trustedProxyHops"),
+        ({"operations": {"secretName": "operators"}}, "gateway.operations.cidrs"),
         ({"allowedOrigins": ["app.example.com"]}, "allowedOrigins"),
         ({"replicas": -1}, "replicas"),
         ({"namespace": "Edge"}, "namespace"),

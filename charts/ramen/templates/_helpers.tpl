@@ -129,6 +129,9 @@ seccompProfile:
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
 {{- fail "gateway.autoscaling.minReplicas is above gateway.autoscaling.maxReplicas" }}
 {{- end }}
+{{- if and .operations.secretName (not .operations.cidrs) }}
+{{- fail "gateway.operations.secretName needs gateway.operations.cidrs: from where operators may call" }}
+{{- end }}
 {{- if and .proxyCIDRs (not .trustedProxyHops) }}
 {{- fail "gateway.proxyCIDRs is for proxies before the gateway, of which gateway.trustedProxyHops says there are none" }}
 {{- end }}

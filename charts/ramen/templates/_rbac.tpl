@@ -94,16 +94,27 @@ The operator, in the namespace of the gateways, where it leaves one Secret for e
 {{- /*
 What a gateway may do in the namespaces whose groups it serves. It reads no Secret there.
 
-  mcpgroups        list watch   who may call, and from where
-  endpointslices   list watch   where the workers are
+  mcpgroups              list watch     who may call, and from where
+  endpointslices         list watch     where the workers are
+  mcpgroups              get patch      operations: only where they are served
+  events (core)          list           operations: what happened
+  events (events.k8s.io) create         operations: who asked for what
 */ -}}
 {{- define "ramen.gatewayRules" -}}
 - apiGroups: [ramen.dev]
   resources: [mcpgroups]
-  verbs: [list, watch]
+  verbs: [list, watch{{ if .Values.gateway.operations.secretName }}, get, patch{{ end }}]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]
+{{ if .Values.gateway.operations.secretName }}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{ end }}
 {{- end }}
 
 {{- /*
