@@ -29,16 +29,37 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts one in the namespace of the account, for the groups of another, and waits until it has seen all of them. Its
-    /// kubeconfig and its log lie in `dir`.
+    /// Starts one in the namespace of the account, for the groups of another, and waits until it has seen all of them. It
+    /// asks the API server at this address ([`Account::server`], or that of a proxy before it); its kubeconfig and its log
+    /// lie in `dir`.
     ///
     /// # Errors
     /// When it ends, or is not ready within a minute.
-    pub async fn start(account: &Account, groups: &Namespace, dir: &Path) -> anyhow::Result<Self> {
+    pub async fn start(
+        account: &Account,
+        server: &str,
+        groups: &Namespace,
+        dir: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut gateway = Self::begin(account, server, groups, dir)?;
+        gateway.ready().await?;
+        Ok(gateway)
+    }
+
+    /// The same without waiting for anything.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn begin(
+        account: &Account,
+        server: &str,
+        groups: &Namespace,
+        dir: &Path,
+    ) -> anyhow::Result<Self> {
         fs::create_dir_all(dir)?;
         let port = port()?;
         let config = dir.join(format!("kubeconfig-gateway-{port}"));
-        fs::write(&config, kubeconfig(account, &account.server).to_string())?;
+        fs::write(&config, kubeconfig(account, server).to_string())?;
         let log = dir.join(format!("gateway-{port}.log"));
         let lines = fs::File::create(&log)?;
         let child = Command::new(binary("ramen-gateway")?)
@@ -54,28 +75,36 @@ impl Gateway {
             .kill_on_drop(true)
             .spawn()
             .context("starting ramen-gateway")?;
-        let mut gateway = Self {
+        Ok(Self {
             url: format!("http://127.0.0.1:{port}"),
             log,
             child,
-        };
+        })
+    }
+
+    /// Waits until it has seen all groups.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready within a minute.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
         let end = tokio::time::Instant::now() + LIMIT;
-        while crate::http::get(&format!("{}/readyz", gateway.url))
-            .await
-            .is_err()
-        {
-            if let Some(status) = gateway.child.try_wait()? {
-                bail!("the gateway ended: {status}\n{}", gateway.log());
+        while self.page("/readyz").await != Some(200) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the gateway ended: {status}\n{}", self.log());
             }
             if tokio::time::Instant::now() > end {
-                bail!(
-                    "the gateway is not ready after {LIMIT:?}\n{}",
-                    gateway.log()
-                );
+                bail!("the gateway is not ready after {LIMIT:?}\n{}", self.log());
             }
             tokio::time::sleep(TICK).await;
         }
-        Ok(gateway)
+        Ok(())
+    }
+
+    /// The status of a page; `None` when nobody listens.
+    pub async fn page(&self, path: &str) -> Option<u16> {
+        let url = format!("{}{path}", self.url);
+        let answer = crate::http::request("GET", &url, &[], b"").await;
+        answer.ok().map(|answer| answer.status)
     }
 
     /// A caller of a group.

@@ -122,3 +122,46 @@ async fn a_connection_that_died_is_made_anew() {
         worker.cut();
     }
 }
+
+#[tokio::test]
+async fn a_zone_that_is_asked_for_gets_the_call_and_no_other() {
+    let workers = [Worker::start().await, Worker::start().await];
+    let gateway = Running::start(&[]).await;
+    let mut group = spec("demo", KEY, &[workers[0].address, workers[1].address]);
+    for (at, zone) in group.workers.iter_mut().zip(["east", "west"]) {
+        at.zone = Some(zone.to_owned());
+    }
+    gateway.groups.set(&group);
+    let ask = async |zones: &[&str]| {
+        let mut request = gateway.post(&call("echo"));
+        for zone in zones {
+            let value = http::HeaderValue::from_str(zone).unwrap();
+            request.headers_mut().append("ramen-zone", value);
+        }
+        gateway.send(request).await
+    };
+    for _ in 0..4 {
+        assert_eq!(ask(&["west"]).await.status, StatusCode::OK);
+    }
+    assert_eq!((workers[0].began(), workers[1].began()), (0, 4));
+    assert_eq!(ask(&["east"]).await.status, StatusCode::OK);
+    assert_eq!((workers[0].began(), workers[1].began()), (1, 4));
+    // Without one, all take turns.
+    for _ in 0..4 {
+        assert_eq!(ask(&[]).await.status, StatusCode::OK);
+    }
+    assert_eq!((workers[0].began(), workers[1].began()), (3, 6));
+    let nowhere = ask(&["north"]).await;
+    assert_eq!(nowhere.status, StatusCode::SERVICE_UNAVAILABLE);
+    let error = &nowhere.json()["error"];
+    assert_eq!(
+        error["data"]["grpc"].as_str(),
+        Some("UNAVAILABLE"),
+        "{error}"
+    );
+    for twice in [&["east", "west"][..], &[""]] {
+        let refused = ask(twice).await.json();
+        assert_eq!(refused["error"]["code"].as_i64(), Some(-32600), "{refused}");
+    }
+    assert_eq!((workers[0].began(), workers[1].began()), (3, 6));
+}

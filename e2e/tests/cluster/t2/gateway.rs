@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::{self as core, Pod, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use ramen_crds::McpGroup;
 use ramen_e2e::{
-    Account, Audit, Gateway, Group, HttpCaller, HttpRefusal, Namespace, comes_true, condition, crd,
-    gone, with_temp_ns,
+    Account, Audit, Fault, Gateway, Group, HttpCaller, HttpRefusal, Namespace, Proxy, comes_true,
+    condition, crd, gone, with_temp_ns,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -45,7 +45,8 @@ async fn gateway(rig: &mut Rig) -> anyhow::Result<(Namespace, Gateway)> {
         .set("RAMEN_OPERATOR_GATEWAY_NAMESPACE", &edge.name);
     rig.operator.up().await?;
     let account = Account::gateway(&edge, &rig.namespace).await?;
-    let gateway = Gateway::start(&account, &rig.namespace, &rig.dir.path().join("gateway")).await?;
+    let dir = rig.dir.path().join("gateway");
+    let gateway = Gateway::start(&account, &account.server, &rig.namespace, &dir).await?;
     Ok((edge, gateway))
 }
 
@@ -166,8 +167,11 @@ async fn groups_keys_and_ranges_come_and_go_without_a_restart() {
         })
         .await?;
         assert!(is_refused(&caller, 401).await);
-        let one = secret(&[("ana", "rmk_ana")]);
-        rig.namespace.apply::<Secret>("callers", one).await?;
+        let without = Patch::Merge(json!({ "data": { "bo": null } }));
+        let secrets = rig.namespace.api::<Secret>();
+        secrets
+            .patch("callers", &PatchParams::default(), &without)
+            .await?;
         comes_true(
             "the key is revoked",
             async || Ok(is_refused(&bo, 401).await),
@@ -229,6 +233,56 @@ async fn a_group_that_goes_while_no_operator_looks_leaves_nothing_when_one_does(
         .await?;
         rig.revived().await?;
         edge.until::<Secret>(&name, gone).await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn an_api_server_that_is_away_changes_nothing_and_what_was_missed_comes_after() {
+    rig::on_paper(async |rig| {
+        let (edge, first) = gateway(rig).await?;
+        drop(first);
+        let account = Account::gateway(&edge, &rig.namespace).await?;
+        let proxy = Proxy::start().await?;
+        let dir = rig.dir.path().join("gateway");
+        let gateway = Gateway::start(&account, &proxy.url(), &rig.namespace, &dir).await?;
+        let (soup, _) = rig.live("soup").await?;
+        let ns = rig.namespace.name.clone();
+        let to_soup = gateway.caller(&ns, "soup", &soup.key().await?);
+        // The address is not in the group's ranges: 403 says that the key is known.
+        let known = comes_true("the key is known", async || {
+            Ok(is_refused(&to_soup, 403).await)
+        });
+        known.await.with_context(|| gateway.log())?;
+
+        proxy.script(|_| Some(Fault::internal()));
+        proxy.cut();
+        let mut late = Gateway::begin(&account, &proxy.url(), &rig.namespace, &dir)?;
+        comes_true("one that starts now lives", async || {
+            Ok(late.page("/healthz").await == Some(200))
+        })
+        .await?;
+        assert_eq!(late.page("/readyz").await, Some(503));
+        let (stew, _) = rig.live("stew").await?;
+        let groups = rig.namespace.api::<McpGroup>();
+        groups.delete("soup", &DeleteParams::default()).await?;
+        rig.namespace.until::<McpGroup>("soup", gone).await?;
+        // What was known is served on, by one that is as ready as before.
+        assert!(is_refused(&to_soup, 403).await);
+        assert_eq!(gateway.page("/readyz").await, Some(200));
+        assert_eq!(late.page("/readyz").await, Some(503));
+
+        proxy.heal();
+        let to_stew = gateway.caller(&ns, "stew", &stew.key().await?);
+        let healed = comes_true("both see what happened", async || {
+            Ok(is_refused(&to_soup, 401).await && is_refused(&to_stew, 403).await)
+        });
+        healed.await.with_context(|| gateway.log())?;
+        late.ready().await?;
+        assert!(is_refused(&to_stew.at(&late.url), 403).await);
+        assert!(is_refused(&to_soup.at(&late.url), 401).await);
         Ok(())
     })
     .await;
@@ -348,7 +402,7 @@ async fn a_thousand_groups_are_known_after_a_restart_and_fit_into_a_bounded_memo
             .await?;
         let account = Account::gateway(&namespace, &namespace).await?;
         let dir = tempfile::tempdir()?;
-        let gateway = Gateway::start(&account, &namespace, dir.path()).await?;
+        let gateway = Gateway::start(&account, &account.server, &namespace, dir.path()).await?;
         // Ready means that all of them are known: nobody is told that a group is not there.
         for n in [0, CROWD / 2, CROWD - 1] {
             let name = format!("group-{n}");
