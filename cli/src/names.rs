@@ -36,6 +36,8 @@ pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// Base of the folder with `ramen/mcp-cache.json`, what MCP servers advertised last.
 pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// Ranges that the upstreams of `ramen up` may be in although they are not public.
+pub const UPSTREAM_ALLOWED_CIDRS: &str = "RAMEN_UPSTREAM_ALLOWED_CIDRS";
 /// Home folder, where the bases above are when they are not set.
 pub const HOME: &str = "HOME";
 /// The `ramen-worker` program; else the one beside `ramen`, else the one on PATH.

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use ramen_gateway::upstreams::Policy;
+use ramen_group::CidrSet;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -40,6 +42,10 @@ mod status;
 mod watch;
 mod worker;
 
+/// This machine and private networks: whoever writes a group may run code here anyway. Link-local addresses, where clouds
+/// keep their metadata, are not among them.
+const NEARBY: &str = "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7";
+
 /// `ramen up`.
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
@@ -56,6 +62,9 @@ pub(crate) struct UpArgs {
     /// Where MCP clients connect over HTTP [default: 127.0.0.1:8080, or a free port when that is taken]
     #[arg(long, value_name = "HOST:PORT")]
     http: Option<SocketAddr>,
+    /// Ranges that the upstreams of a group may be in although they are not public
+    #[arg(long, env = names::UPSTREAM_ALLOWED_CIDRS, value_name = "CIDRS", default_value = NEARBY)]
+    upstream_allowed_cidrs: String,
     /// State directory [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -66,6 +75,7 @@ pub(crate) struct UpArgs {
 /// Runs the command.
 pub(crate) fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let plan = plan(args)?;
+    let upstreams = upstreams(args)?;
     let worker = worker_bin::find()?;
     let state = StateDir::locate(args.state_dir.as_deref())?;
     let _lock = lock(&state)?;
@@ -76,7 +86,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let code = runtime.block_on(async {
         let machine = Machine::open(state, worker)
             .map_err(|trouble| Failure::error(trouble.finding.to_string()))?;
-        supervise(args, Arc::new(machine), plan).await
+        supervise(args, Arc::new(machine), plan, upstreams).await
     });
     // A fetch may still sit in its thread; nothing waits for it.
     runtime.shutdown_background();
@@ -91,6 +101,19 @@ fn plan(args: &UpArgs) -> Result<Plan, Failure> {
     };
     plan.and_then(|plan| plan.listening(args.listen))
         .map_err(Failure::usage)
+}
+
+/// What the upstreams of groups may be: programs too, as the groups' own code is one.
+fn upstreams(args: &UpArgs) -> Result<Policy, Failure> {
+    let allowed = CidrSet::parse_list(&args.upstream_allowed_cidrs).map_err(|errors| {
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        Failure::usage(format!("--upstream-allowed-cidrs: {}", errors.join("; ")))
+    })?;
+    Ok(Policy {
+        allowed,
+        commands: true,
+        ..Policy::default()
+    })
 }
 
 /// One `ramen up` for each state directory.
@@ -125,11 +148,16 @@ struct Groups {
     doors: Arc<std::sync::Mutex<BTreeMap<Key, mpsc::UnboundedSender<Poke>>>>,
 }
 
-async fn supervise(args: &UpArgs, machine: Arc<Machine>, plan: Plan) -> Result<ExitCode, Failure> {
+async fn supervise(
+    args: &UpArgs,
+    machine: Arc<Machine>,
+    plan: Plan,
+    upstreams: Policy,
+) -> Result<ExitCode, Failure> {
     let (sender, mut news) = mpsc::unbounded_channel();
     let mut board = Board::new(args.output.output);
     let desk = Desk::new(machine.state.clone());
-    let front = match Front::open(&machine.state, args.http, &desk).await {
+    let front = match Front::open(&machine.state, args.http, upstreams, &desk).await {
         Ok(front) => Some(front),
         Err(error) if args.http.is_some() => {
             return Err(Failure::error(format!("cannot serve HTTP: {error}")));
@@ -271,6 +299,9 @@ impl Groups {
         }
         for spec in plan.groups {
             let key = spec.key.clone();
+            if let Some(front) = &self.front {
+                front.offer(&self.machine.state, &key, &spec.upstreams);
+            }
             let handle = match left.remove(&key) {
                 Some(handle) => {
                     handle.spec.send_replace(Arc::new(spec));

@@ -28,7 +28,7 @@ use crate::transport::http::mirror;
 use crate::transport::pipe::PipeWire;
 use crate::transport::{Link, http, stdio};
 
-pub use options::{CallOptions, Elicit, Options, Progress, Updates};
+pub use options::{Addresses, CallOptions, Elicit, Options, Progress, Updates};
 
 /// Times that a modern server may ask to be asked again with its state.
 const MAX_ROUNDS: usize = 8;
@@ -57,6 +57,7 @@ struct Inner {
     over_http: bool,
     cache: Option<Cache>,
     person: Option<Elicit>,
+    config: ServerConfig,
 }
 
 impl std::fmt::Debug for Client {
@@ -182,6 +183,7 @@ impl Client {
             over_http: matches!(config.transport, Transport::Http { .. }),
             cache: options.cache.clone(),
             person: options.person.clone(),
+            config: config.clone(),
         });
         let client = Self { inner };
         // Changes that are told while the list is read count as later ones.
@@ -232,6 +234,20 @@ impl Client {
     pub fn tools(&self) -> Arc<[Tool]> {
         let tools = self.inner.tools.read();
         Arc::clone(&tools.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lists the tools again, as when the server says that they changed; whether they did.
+    pub(crate) async fn refresh(&self) -> Result<bool, ClientError> {
+        let changed = self.inner.refresh_tools().await?;
+        if changed {
+            self.inner.updates.send_modify(|updates| updates.tools += 1);
+        }
+        Ok(changed)
+    }
+
+    /// Whether it is reached over HTTP, where nothing tells that a server went away.
+    pub(crate) fn over_http(&self) -> bool {
+        self.inner.over_http
     }
 
     /// Tells when lists change.
@@ -477,8 +493,8 @@ impl Inner {
         }
     }
 
-    /// Lists the tools, keeps the list, and writes it to the cache.
-    async fn refresh_tools(&self) -> Result<(), ClientError> {
+    /// Lists the tools, keeps the list, and writes it to the cache. Whether it is another one.
+    async fn refresh_tools(&self) -> Result<bool, ClientError> {
         let declared = self.agreement().capabilities.tools.is_some();
         let mut tools: Vec<Tool> = match self.pages(method::TOOLS_LIST, "tools").await {
             Ok(pages) => pages.read(&self.name, |tool: &Tool| &tool.name),
@@ -490,6 +506,7 @@ impl Inner {
             }
             Err(error) => return Err(error),
         };
+        tools.retain(|tool| self.config.allows(&tool.name));
         if self.over_http && self.agreement().version.is_modern() {
             tools.retain(|tool| match mirror::check(&tool.input_schema) {
                 Ok(()) => true,
@@ -505,9 +522,13 @@ impl Inner {
             });
         }
         let tools: Arc<[Tool]> = tools.into();
-        *self.tools.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&tools);
+        let changed = {
+            let mut known = self.tools.write().unwrap_or_else(PoisonError::into_inner);
+            let before = std::mem::replace(&mut *known, Arc::clone(&tools));
+            before != tools
+        };
         self.remember(&tools).await;
-        Ok(())
+        Ok(changed)
     }
 
     async fn remember(&self, tools: &[Tool]) {
@@ -548,7 +569,8 @@ fn open(name: &str, config: &ServerConfig, options: &Options) -> Result<Link, Cl
             stdio::start(name, &program, limits, config.redactor())
         }
         Transport::Http { url, headers } => {
-            http::open(name, url, headers, limits, options.sign_in.clone())
+            let (sign_in, addresses) = (options.sign_in.clone(), options.addresses.clone());
+            http::open(name, url, headers, limits, sign_in, addresses)
         }
     }
 }

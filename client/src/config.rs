@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub era: EraChoice,
     /// How long a request may take, when the entry says so.
     pub timeout: Option<Duration>,
+    /// Which of its tools are known at all, by name; `*` at the end of one stands for any rest. All when empty.
+    pub allowed_tools: Vec<String>,
 }
 
 /// How a server is reached.
@@ -87,12 +89,14 @@ impl ServerConfig {
         })
     }
 
-    fn over(transport: Transport) -> Self {
+    /// Whatever the transport reaches, with everything else as it is by default.
+    pub fn over(transport: Transport) -> Self {
         Self {
             transport,
             enabled: true,
             era: EraChoice::default(),
             timeout: None,
+            allowed_tools: Vec::new(),
         }
     }
 
@@ -111,6 +115,35 @@ impl ServerConfig {
     pub fn with_era(mut self, era: EraChoice) -> Self {
         self.era = era;
         self
+    }
+
+    /// Whether a tool of this name is let through.
+    pub(crate) fn allows(&self, tool: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(start) => tool.starts_with(start),
+            None => tool == pattern,
+        };
+        self.allowed_tools.is_empty() || self.allowed_tools.iter().any(fits)
+    }
+
+    /// Whether both lead to one server, if with other credentials.
+    pub(crate) fn same_server(&self, other: &Self) -> bool {
+        match (&self.transport, &other.transport) {
+            (Transport::Http { url: a, .. }, Transport::Http { url: b, .. }) => a == b,
+            (
+                Transport::Stdio {
+                    command: a,
+                    args: c,
+                    ..
+                },
+                Transport::Stdio {
+                    command: b,
+                    args: d,
+                    ..
+                },
+            ) => a == b && c == d,
+            _ => false,
+        }
     }
 
     /// What identifies the connection: another one after any edit that can change what is reached.
@@ -156,6 +189,7 @@ impl fmt::Debug for ServerConfig {
         out.field("enabled", &self.enabled)
             .field("era", &self.era)
             .field("timeout", &self.timeout)
+            .field("allowed_tools", &self.allowed_tools)
             .finish()
     }
 }

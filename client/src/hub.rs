@@ -1,12 +1,15 @@
 //! Many servers as one: a server itself, whose tools and prompts are those of a [`Manager`], named after their servers.
 //!
-//! A server that is down costs its own tools and nothing else: they leave the list, and the caller is told that it changed.
-//! Definitions, arguments and results pass through as they are; only names change.
+//! A server that is down costs its own tools and nothing else. Before the one whose servers they are, they leave the list,
+//! and the caller is told that it changed. Before callers of a shared hub the last list stays, with a mark on each of
+//! its entries. Definitions, arguments and results pass through as they are; only names change.
 
 mod answer;
 mod forward;
 mod lists;
+mod mark;
 mod names;
+mod read;
 mod serve;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,10 +22,13 @@ use tokio_util::sync::CancellationToken;
 use crate::ask;
 use crate::client::Updates;
 use crate::config::ServerConfig;
-use crate::manager::{Manager, ManagerOptions};
+use crate::manager::{Manager, ManagerOptions, State, Status};
 use names::Names;
 
-pub use names::Naming;
+pub use answer::Members;
+pub use forward::Asked;
+pub use mark::MARK;
+pub use names::{Naming, starts_with};
 
 /// How long a list waits for servers that are being started. Callers that do not listen for changes see what is there
 /// then.
@@ -38,6 +44,7 @@ pub struct Hub {
 struct Inner {
     manager: Manager,
     naming: Naming,
+    audience: Audience,
     info: Implementation,
     /// Said once every server was tried.
     started: CancellationToken,
@@ -47,6 +54,16 @@ struct Inner {
     prompts: Mutex<HashMap<String, Origin>>,
     /// Which server listed a resource last.
     resources: Mutex<HashMap<String, String>>,
+}
+
+/// Whom a hub serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// The one whose servers they are, who is told all.
+    Owner,
+    /// Callers of a shared hub: they wait for no server that is slow to list something, and errors tell them nothing of
+    /// where a server is.
+    Callers,
 }
 
 /// Where something comes from.
@@ -59,7 +76,15 @@ struct Origin {
 impl Hub {
     /// Offers the servers of a manager.
     pub fn new(manager: Manager, naming: Naming) -> Self {
-        let hub = Self::over(manager, naming);
+        let hub = Self::over(manager, naming, Audience::Owner);
+        hub.inner.started.cancel();
+        hub
+    }
+
+    /// Offers the servers of a manager that keeps lists to callers who share them. Names begin with their servers.
+    pub fn shared(manager: Manager) -> Self {
+        debug_assert!(manager.keeps_lists(), "callers would wait for servers");
+        let hub = Self::over(manager, Naming::Prefixed, Audience::Callers);
         hub.inner.started.cancel();
         hub
     }
@@ -70,7 +95,7 @@ impl Hub {
         options: ManagerOptions,
         naming: Naming,
     ) -> Self {
-        let hub = Self::over(Manager::empty(options), naming);
+        let hub = Self::over(Manager::empty(options), naming, Audience::Owner);
         let inner = Arc::clone(&hub.inner);
         tokio::spawn(async move {
             inner.manager.add(servers).await;
@@ -84,11 +109,12 @@ impl Hub {
         let _ = tokio::time::timeout(START, self.inner.started.cancelled()).await;
     }
 
-    fn over(manager: Manager, naming: Naming) -> Self {
+    fn over(manager: Manager, naming: Naming, audience: Audience) -> Self {
         Self {
             inner: Arc::new(Inner {
                 manager,
                 naming,
+                audience,
                 info: ask::ourselves(),
                 started: CancellationToken::new(),
                 tools: Mutex::default(),
@@ -103,13 +129,20 @@ impl Hub {
         &self.inner.manager
     }
 
+    /// Whether what a server offers is listed.
+    fn lists(&self, server: &Status) -> bool {
+        self.inner.audience == Audience::Callers || !matches!(server.state, State::Down { .. })
+    }
+
     fn names(&self) -> Arc<Names> {
         let now = *self.inner.manager.updates().borrow();
         let mut tools = lock(&self.inner.tools);
         match &*tools {
             Some((then, names)) if *then == now => Arc::clone(names),
             _ => {
-                let names = Arc::new(Names::of(&self.inner.manager.status(), self.inner.naming));
+                let mut servers = self.inner.manager.status();
+                servers.retain(|server| self.lists(server));
+                let names = Arc::new(Names::of(&servers, self.inner.naming));
                 *tools = Some((now, Arc::clone(&names)));
                 names
             }

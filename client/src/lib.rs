@@ -34,11 +34,11 @@ mod refusal;
 mod transport;
 
 pub use backoff::BackoffPolicy;
-pub use client::{CallOptions, Client, Elicit, Options, Progress, Updates};
+pub use client::{Addresses, CallOptions, Client, Elicit, Options, Progress, Updates};
 pub use config::ServerConfig;
 pub use error::{BoxError, ClientError};
 pub use handshake::EraChoice;
 pub use limits::Limits;
 pub use list::{Prompt, PromptArgument, Resource, Tool};
-pub use manager::{Manager, ManagerOptions, State, Status};
+pub use manager::{Lists, Manager, ManagerOptions, State, Status};
 pub use ramen_mcp::model::Json;

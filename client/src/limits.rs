@@ -13,6 +13,8 @@ pub struct Limits {
     pub pages: usize,
     /// Items of one list.
     pub items: usize,
+    /// Bytes of all items of one list.
+    pub list: usize,
     /// Lines of stderr that are kept to explain an end.
     pub stderr_lines: usize,
     /// Bytes of one line of stderr that are kept.
@@ -36,6 +38,7 @@ impl Default for Limits {
             pending: 1024,
             pages: 1000,
             items: 10_000,
+            list: 64 * 1024 * 1024,
             stderr_lines: 20,
             stderr_line: 2048,
             connect: Duration::from_mins(1),

@@ -113,6 +113,7 @@ pub(crate) struct Pages<'a> {
     key: &'static str,
     limits: &'a Limits,
     read: usize,
+    bytes: usize,
     cursors: HashSet<String>,
     items: Vec<Json>,
 }
@@ -125,6 +126,7 @@ impl<'a> Pages<'a> {
             key,
             limits,
             read: 0,
+            bytes: 0,
             cursors: HashSet::new(),
             items: Vec::new(),
         }
@@ -139,8 +141,15 @@ impl<'a> Pages<'a> {
             .remove(self.key)
             .ok_or_else(|| bad(format!("it has no {:?}", self.key)))?;
         let items: Vec<Json> = items.to().map_err(|error| bad(error.to_string()))?;
+        self.bytes += items.iter().map(|item| item.get().len()).sum::<usize>();
         self.items.extend(items);
         self.read += 1;
+        if self.bytes > self.limits.list {
+            return Err(bad(format!(
+                "the list is larger than {} bytes",
+                self.limits.list
+            )));
+        }
         if self.items.len() > self.limits.items {
             return Err(bad(format!("more than {} items", self.limits.items)));
         }
@@ -242,6 +251,23 @@ mod tests {
         let mut pages = Pages::new("tools/list", "tools", &limits);
         assert!(take(&mut pages, r#"{"tools":[1,2,3,4]}"#).is_err());
         assert!(take(&mut pages, r#"{"nothing":[]}"#).is_err());
+    }
+
+    #[test]
+    fn pages_that_are_small_each_are_bounded_together() {
+        let limits = Limits {
+            list: 1000,
+            ..Limits::default()
+        };
+        let mut pages = Pages::new("tools/list", "tools", &limits);
+        let page = |n: usize| {
+            let text = "x".repeat(400);
+            format!(r#"{{"tools":["{text}"],"nextCursor":"{n}"}}"#)
+        };
+        assert!(take(&mut pages, &page(1)).is_ok());
+        assert!(take(&mut pages, &page(2)).is_ok());
+        let error = take(&mut pages, &page(3)).unwrap_err().to_string();
+        assert!(error.contains("larger than 1000 bytes"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! All servers of one program: connected in the order of their names, supervised, offered as a snapshot.
 
+mod lists;
+mod replace;
 mod supervise;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
@@ -16,6 +19,9 @@ use crate::client::{Client, Options, Updates};
 use crate::config::ServerConfig;
 use crate::error::ClientError;
 use crate::list::Tool;
+use supervise::Begin;
+
+pub use lists::Lists;
 
 /// How a [`Manager`] works.
 #[derive(Clone, Debug)]
@@ -29,6 +35,10 @@ pub struct ManagerOptions {
     /// Whether a server that failed at the start is tried again, as one that is lost later. It is not by default: a
     /// server that was never there is usually a mistake in the configuration.
     pub retry_failed: bool,
+    /// Whether prompts and resources are kept as the tools are: listed when a server is connected and when it says that
+    /// they changed, not when somebody asks. And how often all lists of a server over HTTP are asked for again, since
+    /// nothing else tells that such a server went away or was replaced.
+    pub keep_lists: Option<Duration>,
 }
 
 impl Default for ManagerOptions {
@@ -38,6 +48,7 @@ impl Default for ManagerOptions {
             backoff: BackoffPolicy::default(),
             parallel: 8,
             retry_failed: false,
+            keep_lists: None,
         }
     }
 }
@@ -47,6 +58,8 @@ impl Default for ManagerOptions {
 pub enum State {
     /// Connected.
     Up,
+    /// Being connected for the first time.
+    Connecting,
     /// Not started: its tools are known from the cache, and the first use connects it.
     Cached,
     /// Not there. Its last known tools are kept.
@@ -69,6 +82,10 @@ pub struct Status {
     pub tools: Arc<[Tool]>,
     /// What it declares, as last known: `tools`, `prompts`, `resources`.
     pub offers: Option<Arc<[String]>>,
+    /// What else it lists, as last known; empty unless the manager keeps lists.
+    pub lists: Lists,
+    /// When it came into this state.
+    pub since: SystemTime,
 }
 
 /// Makes a connection; another one in tests.
@@ -98,7 +115,13 @@ struct Slot {
     client: Option<Arc<Client>>,
     tools: Arc<[Tool]>,
     offers: Option<Arc<[String]>>,
+    lists: Lists,
     state: State,
+    since: SystemTime,
+    /// Ends the supervision of this server alone.
+    stop: CancellationToken,
+    /// It is not to be connected: its configuration cannot be used.
+    refused: bool,
     /// Held while the server is connected for its first use.
     first_use: Arc<tokio::sync::Mutex<()>>,
 }
@@ -162,9 +185,10 @@ impl Manager {
         };
         let (mut trusted, mut unknown) = (Vec::new(), BTreeMap::new());
         for (name, config) in servers.into_iter().filter(|(_, config)| config.enabled) {
+            let stop = self.inner.stop.child_token();
             match known.get(&name) {
                 Some(entry) if entry.fingerprint == config.fingerprint() => {
-                    let mut slot = Slot::new(config, State::Cached);
+                    let mut slot = Slot::new(config, State::Cached, stop);
                     slot.tools = Arc::from(entry.tools.as_slice());
                     slot.offers = entry.offers.as_deref().map(Arc::from);
                     trusted.push((name, slot));
@@ -202,7 +226,8 @@ impl Manager {
                         tools = client.tools().len(),
                         "connected"
                     );
-                    inner.put(&name, Slot::new(config, State::Up));
+                    let stop = inner.stop.child_token();
+                    inner.put(&name, Slot::new(config, State::Up, stop));
                     inner.adopt(&name, client).await;
                 }
                 Err(error) => {
@@ -214,9 +239,10 @@ impl Manager {
                     );
                     let retrying = inner.options.retry_failed;
                     let state = State::Down { why, retrying };
-                    inner.put(&name, Slot::new(config, state));
+                    let stop = inner.stop.child_token();
+                    inner.put(&name, Slot::new(config, state, stop));
                     if retrying {
-                        inner.supervise(name, None);
+                        inner.supervise(name, Begin::AfterWait);
                     }
                 }
             }
@@ -245,6 +271,8 @@ impl Manager {
                     None => Arc::clone(&slot.tools),
                 },
                 offers: slot.offers.clone(),
+                lists: slot.lists.clone(),
+                since: slot.since,
             })
             .collect()
     }
@@ -261,6 +289,9 @@ impl Manager {
             match (&slot.client, &slot.state) {
                 (Some(client), _) => return Ok(Arc::clone(client)),
                 (None, State::Down { why, .. }) => return Err(ClientError::gone(why.clone())),
+                (None, State::Connecting) => {
+                    return Err(ClientError::gone("it is not connected yet"));
+                }
                 (None, _) => Arc::clone(&slot.first_use),
             }
         };
@@ -280,13 +311,18 @@ impl Manager {
         };
         if self
             .inner
-            .supervise(name.to_owned(), Some(Arc::clone(&client)))
+            .supervise(name.to_owned(), Begin::With(Arc::clone(&client)))
         {
             self.inner.arrived(name, &client);
             return Ok(client);
         }
         client.close().await;
         Err(ClientError::gone("it was closed"))
+    }
+
+    /// Whether prompts and resources are kept as the tools are.
+    pub(crate) fn keeps_lists(&self) -> bool {
+        self.inner.options.keep_lists.is_some()
     }
 
     /// Tells when servers come, go, or change their lists.
@@ -305,10 +341,7 @@ impl Manager {
             .slots()
             .values_mut()
             .filter_map(|slot| {
-                slot.state = State::Down {
-                    why: "it was closed".to_owned(),
-                    retrying: false,
-                };
+                slot.become_down("it was closed", false);
                 slot.client.take()
             })
             .collect();
@@ -323,15 +356,36 @@ impl Drop for Manager {
 }
 
 impl Slot {
-    fn new(config: ServerConfig, state: State) -> Self {
+    fn new(config: ServerConfig, state: State, stop: CancellationToken) -> Self {
         Self {
             config,
             client: None,
             tools: Arc::from([]),
             offers: None,
+            lists: Lists::default(),
             state,
+            since: SystemTime::now(),
+            stop,
+            refused: false,
             first_use: Arc::default(),
         }
+    }
+
+    /// Whether that is news.
+    fn become_state(&mut self, state: State) -> bool {
+        let news = std::mem::discriminant(&self.state) != std::mem::discriminant(&state);
+        if news {
+            self.since = SystemTime::now();
+        }
+        self.state = state;
+        news
+    }
+
+    fn become_down(&mut self, why: &str, retrying: bool) -> bool {
+        self.become_state(State::Down {
+            why: why.to_owned(),
+            retrying,
+        })
     }
 }
 
@@ -358,7 +412,7 @@ impl Inner {
     async fn adopt(self: &Arc<Self>, name: &str, client: Arc<Client>) -> bool {
         // In this order, so that a client that dies at once is known when its end is noticed.
         self.arrived(name, &client);
-        if self.supervise(name.to_owned(), Some(Arc::clone(&client))) {
+        if self.supervise(name.to_owned(), Begin::With(Arc::clone(&client))) {
             return true;
         }
         if let Some(slot) = self.slots().get_mut(name) {

@@ -17,13 +17,15 @@ pub use names::{API_GROUP, API_VERSION, KIND, MAX_GROUP_NAME, MAX_ZONE_NAME, sec
 pub use schema::crd;
 pub use spec::{
     Autoscaling, EgressSpec, EnvVar, GitRef, KeysSpec, LocalRef, McpGroup, McpGroupSpec,
-    NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec,
+    NetworkSpec, RolloutSpec, SecretKeyRef, SourceSpec, UpstreamSpec, UpstreamValue, WorkerSpec,
+    ZoneSpec,
 };
 pub use status::{
     DeployTimings, ErrorEntry, LastDeploy, McpGroupStatus, PackageStatus, RevisionStatus,
     ZoneStatus,
 };
 pub use validate::{
-    Egress, GitUrl, GroupName, InnerPath, Interval, PythonVersion, RefSpec, Replicas, SecretName,
-    SpecFault, UrlPolicy, ValidatedGroup, Zone, ZoneName, validate, validate_with,
+    Egress, GitUrl, GroupName, InnerPath, Interval, PythonVersion, Reach, RefSpec, Replicas,
+    SecretName, Settings, SpecFault, Upstream, UpstreamName, UrlPolicy, ValidatedGroup, Zone,
+    ZoneName, validate, validate_with,
 };

@@ -106,6 +106,38 @@ pub const ROLLOUT: &[CelRule] = &[(
     "!has(self.timeout) || (self.timeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') && duration(self.timeout) >= duration('10s') && duration(self.timeout) <= duration('1h'))",
     "timeout is a time like 90s or 5m, from 10s to 1h",
 )];
+/// Of an upstream.
+pub const UPSTREAM: &[CelRule] = &[
+    (
+        "self.name.matches('^[a-z][-a-z0-9]*$')",
+        "an upstream's name is a small letter, then small letters, digits and `-`",
+    ),
+    (
+        "has(self.url) != has(self.command)",
+        "an upstream needs either a url or a command",
+    ),
+    (
+        "!has(self.url) || self.url.matches('^https?://[^/@#?]+([/?][^#]*)?$')",
+        "url must begin with https:// or http://; credentials come from a Secret named in headers",
+    ),
+    (
+        "!has(self.url) || !(has(self.args) || has(self.env))",
+        "args and env go with a command, not with a url",
+    ),
+    (
+        "!has(self.command) || !has(self.headers)",
+        "headers go with a url, not with a command",
+    ),
+    (
+        "!has(self.timeout) || (self.timeout.matches('^([0-9]+m)?([0-9]+s)?$') && duration(self.timeout) >= duration('1s') && duration(self.timeout) <= duration('10m'))",
+        "timeout is a time like 30s or 2m, from 1s to 10m",
+    ),
+];
+/// Of a header or variable of an upstream.
+pub const UPSTREAM_VALUE: &[CelRule] = &[(
+    "has(self.value) != has(self.secretRef)",
+    "either a value or a secretRef",
+)];
 
 fn add(schema: &mut Schema, rules: &[CelRule]) {
     let rules: Vec<Value> = rules
@@ -132,6 +164,8 @@ transforms!(
     worker: WORKER,
     variable: VARIABLE,
     rollout: ROLLOUT,
+    upstream: UPSTREAM,
+    upstream_value: UPSTREAM_VALUE,
 );
 
 /// Entries of a list are told apart by one field, so that two writers can each have theirs.

@@ -2,6 +2,7 @@
 
 mod network;
 mod source;
+mod upstream;
 mod worker;
 
 use kube::CustomResource;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use network::{EgressSpec, NetworkSpec};
 pub use source::{GitRef, LocalRef, SourceSpec};
+pub use upstream::{SecretKeyRef, UpstreamSpec, UpstreamValue};
 pub use worker::{Autoscaling, EnvVar, RolloutSpec, WorkerSpec, ZoneSpec};
 
 use crate::McpGroupStatus;
@@ -67,6 +69,11 @@ pub struct McpGroupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10))]
     pub history: Option<u32>,
+    /// Other MCP servers, offered by the gateway beside the group's own tools. One that is down costs its own tools and
+    /// nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), transform = crate::rules::by_name)]
+    pub upstreams: Vec<UpstreamSpec>,
 }
 
 /// The keys that callers show.

@@ -5,6 +5,7 @@ mod group;
 #[cfg(test)]
 mod tests;
 mod text;
+mod upstream;
 
 use std::fmt;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use ramen_group::CidrSet;
 pub use git::{GitUrl, RefSpec, Scheme, UrlPolicy};
 pub use group::{Egress, Replicas, Rollout, Source, ValidatedGroup, Worker, Zone};
 pub use text::{GroupName, InnerPath, Interval, PythonVersion, SecretName, ZoneName};
+pub use upstream::{Reach, Settings, Upstream, UpstreamName};
 
 use crate::{LocalRef, McpGroup};
 

@@ -115,6 +115,50 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             json!({"timeout": "1s"}),
         ),
     ]
+    .into_iter()
+    .chain(upstreams())
+    .collect()
+}
+
+fn upstreams() -> Vec<(&'static str, Value, Value)> {
+    let url = "https://mcp.example/mcp";
+    let header = |value: Value| json!([{"name": "a", "url": url, "headers": [value]}]);
+    let cases = [
+        (
+            json!([{"name": "time-2", "url": url}]),
+            json!([{"name": "my_time", "url": url}]),
+        ),
+        (
+            json!([{"name": "a", "command": "npx", "args": ["x"], "env": [{"name": "A", "value": "b"}]}]),
+            json!([{"name": "a", "command": "npx", "url": url}]),
+        ),
+        (
+            json!([{"name": "a", "url": "http://[::1]:8080?x=1@2"}]),
+            json!([{"name": "a", "url": "https://me:token@h/mcp"}]),
+        ),
+        (
+            json!([{"name": "a", "url": url, "timeout": "2m"}]),
+            json!([{"name": "a", "url": url, "timeout": "11m"}]),
+        ),
+        (
+            json!([{"name": "a", "url": url}]),
+            json!([{"name": "a", "url": url, "args": ["x"]}]),
+        ),
+        (
+            json!([{"name": "a", "command": "npx"}]),
+            json!([{"name": "a", "command": "npx", "headers": [{"name": "X-A", "value": "b"}]}]),
+        ),
+        (
+            header(
+                json!({"name": "Authorization", "secretRef": {"name": "s", "key": "token", "prefix": "Bearer "}}),
+            ),
+            header(json!({"name": "Authorization"})),
+        ),
+    ];
+    let named = cases
+        .into_iter()
+        .map(|(good, bad)| ("/spec/upstreams", good, bad));
+    named.collect()
 }
 
 #[test]
@@ -137,6 +181,8 @@ fn every_rule_takes_what_is_good_and_refuses_what_is_bad_with_its_message() {
         rules::WORKER,
         rules::VARIABLE,
         rules::ROLLOUT,
+        rules::UPSTREAM,
+        rules::UPSTREAM_VALUE,
     ];
     for (rule, message) in all.into_iter().flatten() {
         assert!(broken.iter().any(|said| said.contains(message)), "{rule}");

@@ -10,6 +10,7 @@ use ramen_group::{AddressRule, CidrSet};
 use crate::callers::Limits;
 use crate::names;
 use crate::origin::Sites;
+use crate::upstreams::Policy;
 
 /// This machine.
 const LOOPBACK: &str = "127.0.0.0/8,::1/128";
@@ -65,6 +66,12 @@ pub struct Args {
     /// Key of the certificate (PEM)
     #[arg(long, env = names::TLS_KEY, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// Ranges that upstreams may be in although they are not public, separated by commas
+    #[arg(long, env = names::UPSTREAM_ALLOWED_CIDRS, value_name = "CIDRS")]
+    pub upstream_allowed_cidrs: Option<String>,
+    /// Start the upstreams that are programs, as this user
+    #[arg(long, env = names::UPSTREAM_COMMANDS)]
+    pub upstream_commands: bool,
     /// Seconds that requests may go on after SIGTERM
     #[arg(long, env = names::DRAIN_SECS, default_value = "30", value_name = "SECS")]
     pub drain_secs: u32,
@@ -127,6 +134,8 @@ pub struct Config {
     pub limits: Limits,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// What upstreams may be.
+    pub upstreams: Policy,
     /// How long requests may go on after SIGTERM.
     pub drain: Duration,
     /// Where `/metrics` is.
@@ -166,6 +175,8 @@ impl Config {
             caller_streams,
             tls_cert,
             tls_key,
+            upstream_allowed_cidrs,
+            upstream_commands,
             drain_secs,
             address_file,
             metrics_listen,
@@ -183,6 +194,14 @@ impl Config {
         let proxies = proxy_cidrs.map(|text| ranges(names::PROXY_CIDRS, &text));
         let operators_cidrs = operators_cidrs.as_deref().unwrap_or(LOOPBACK);
         let operators_ranges = ranges(names::OPERATORS_CIDRS, operators_cidrs);
+        let upstreams = Policy {
+            allowed: ranges(
+                names::UPSTREAM_ALLOWED_CIDRS,
+                upstream_allowed_cidrs.as_deref().unwrap_or_default(),
+            ),
+            commands: upstream_commands,
+            ..Policy::default()
+        };
         for (name, value) in [
             (names::MAX_CONNECTIONS, max_connections),
             (names::CALL_TIMEOUT_SECS, call_timeout_secs),
@@ -238,6 +257,7 @@ impl Config {
                 streams: size(caller_streams),
             },
             tls: tls_cert.zip(tls_key),
+            upstreams,
             drain: Duration::from_secs(drain_secs.into()),
             metrics: metrics_listen,
             operators: operators_dir,
@@ -302,13 +322,21 @@ mod tests {
         let error = parse(&[
             "--proxy-cidrs",
             "10.0.0.1/8,x",
+            "--upstream-allowed-cidrs",
+            "10.0.0.0/8,private",
             "--max-connections",
             "0",
             "--allowed-origins",
             "app",
         ]);
         let text = error.unwrap_err().to_string();
-        for part in ["`10.0.0.1/8`", "`x`", "RAMEN_MAX_CONNECTIONS", "`app`"] {
+        for part in [
+            "`10.0.0.1/8`",
+            "`x`",
+            "RAMEN_UPSTREAM_ALLOWED_CIDRS: `private`",
+            "RAMEN_MAX_CONNECTIONS",
+            "`app`",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

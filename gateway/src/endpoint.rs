@@ -8,7 +8,9 @@
 //! numbers of their requests, so one could cancel another's. A client that goes away cancels its call.
 
 mod reply;
+mod source;
 mod stream;
+mod upstream;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,6 +38,7 @@ use crate::metrics::Outcome;
 use crate::names::ZONE_HEADER;
 use crate::pool::{Carried, Credentials};
 use crate::recent::Ended;
+use crate::upstreams::Part;
 
 /// One request that came through the gate.
 struct Call<'g> {
@@ -183,6 +186,10 @@ impl Call<'_> {
         let wants_events = runs_code && request.params.meta().wants_notifications();
         // What the server can do depends on the way: only where events can go, changes are told.
         let discovers = request.method == method::DISCOVER;
+        let part = self.group.upstreams.part(request).await;
+        if !matches!(part, Part::None) {
+            return self.beside(part, request, ask, body, wants_events).await;
+        }
         if self.accepts.events && (wants_events || discovers) {
             self.stream(ask, body.clone()).await
         } else {
@@ -218,17 +225,17 @@ impl Call<'_> {
     }
 
     async fn unary(self, ask: Ask, body: Bytes) -> Answer {
+        match self.worker(&ask, body).await {
+            Ok(reply) => self.respond(&ask, reply),
+            Err(status) => reply::failed(&ask, &status),
+        }
+    }
+
+    /// The answer of a worker.
+    async fn worker(&self, ask: &Ask, body: Bytes) -> Result<Bytes, tonic::Status> {
         let limit = self.gateway.call_timeout;
-        let answered = self
-            .group
-            .pool
-            .call(&ask.keys, &ask.carried, body, limit)
-            .await;
-        let reply = match answered {
-            Ok(reply) => reply,
-            Err(status) => return reply::failed(&ask, &status),
-        };
-        self.respond(&ask, reply)
+        let pool = &self.group.pool;
+        pool.call(&ask.keys, &ask.carried, body, limit).await
     }
 
     /// The one answer of a request, after another look at the caller.

@@ -9,6 +9,7 @@ use ramen_redact::{KeySet, Secret};
 
 use crate::listen::Changes;
 use crate::pool::{Credentials, Pool, WorkerTls};
+use crate::upstreams::{Policy, UpstreamSpec, Upstreams};
 
 /// Namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +33,8 @@ pub struct GroupSpec {
     pub worker_key: Secret,
     /// Its workers.
     pub workers: Vec<WorkerAt>,
+    /// Other MCP servers that are offered beside its own tools.
+    pub upstreams: Vec<UpstreamSpec>,
 }
 
 /// Where a worker is.
@@ -64,6 +67,8 @@ pub struct Group {
     pub pool: Pool,
     /// Who hears of changes of its lists.
     pub changes: Changes,
+    /// Other MCP servers that are offered with it.
+    pub upstreams: Upstreams,
     access: RwLock<Arc<Access>>,
 }
 
@@ -79,22 +84,28 @@ pub struct Access {
 }
 
 impl Group {
-    fn new(spec: &GroupSpec) -> Self {
+    fn new(spec: &GroupSpec, policy: &Policy) -> Self {
+        let changes = Changes::default();
+        let upstreams = Upstreams::new(spec.name.to_string(), changes.sender());
+        upstreams.set(&spec.upstreams, policy);
         Self {
             name: spec.name.clone(),
             pool: Pool::new(&spec.workers),
-            changes: Changes::default(),
+            changes,
+            upstreams,
             access: RwLock::new(Arc::new(Access::of(spec))),
         }
     }
 
-    fn set(&self, spec: &GroupSpec) {
+    fn set(&self, spec: &GroupSpec, policy: &Policy) {
         self.pool.set(&spec.workers);
+        self.upstreams.set(&spec.upstreams, policy);
         *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Access::of(spec));
     }
 
     /// Lets nobody in any more: calls that still run are withheld, streams end.
-    fn close(&self) {
+    fn close(&self, policy: &Policy) {
+        self.upstreams.set(&[], policy);
         let closed = Access {
             keys: KeySet::empty(),
             ranges: CidrSet::default(),
@@ -128,9 +139,18 @@ struct All {
     groups: RwLock<HashMap<GroupName, Arc<Group>>>,
     /// Whoever discovers them has not seen all of them yet.
     incomplete: AtomicBool,
+    policy: Policy,
 }
 
 impl Groups {
+    /// No groups yet, with this said about their upstreams.
+    pub fn new(policy: Policy) -> Self {
+        Self(Arc::new(All {
+            policy,
+            ..All::default()
+        }))
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, HashMap<GroupName, Arc<Group>>> {
         self.0.groups.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,20 +174,21 @@ impl Groups {
 
     /// Serves exactly these groups from now on. Groups that stay keep their connections.
     pub fn replace(&self, specs: &[GroupSpec]) {
+        let policy = &self.0.policy;
         let mut groups = self.write();
         let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
         groups.retain(|name, group| {
             let stays = wanted.contains(name);
             if !stays {
-                group.close();
+                group.close(policy);
             }
             stays
         });
         for spec in specs {
             match groups.get(&spec.name) {
-                Some(group) => group.set(spec),
+                Some(group) => group.set(spec, policy),
                 None => {
-                    groups.insert(spec.name.clone(), Arc::new(Group::new(spec)));
+                    groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
                 }
             }
         }
@@ -175,11 +196,12 @@ impl Groups {
 
     /// Serves this group, or serves it differently.
     pub fn set(&self, spec: &GroupSpec) {
+        let policy = &self.0.policy;
         let mut groups = self.write();
         match groups.get(&spec.name) {
-            Some(group) => group.set(spec),
+            Some(group) => group.set(spec, policy),
             None => {
-                groups.insert(spec.name.clone(), Arc::new(Group::new(spec)));
+                groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
             }
         }
     }
@@ -188,7 +210,7 @@ impl Groups {
     pub fn remove(&self, name: &GroupName) {
         let removed = self.write().remove(name);
         if let Some(group) = removed {
-            group.close();
+            group.close(&self.0.policy);
         }
     }
 
@@ -240,6 +262,7 @@ mod tests {
             ranges: CidrSet::default(),
             worker_key: "rmk_worker".into(),
             workers: Vec::new(),
+            upstreams: Vec::new(),
         }
     }
 
@@ -271,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_worker_key_is_never_shown() {
-        let group = Group::new(&spec("a", "x", "rmk_1"));
+        let group = Group::new(&spec("a", "x", "rmk_1"), &Policy::default());
         let shown = format!("{group:?} {:?}", spec("a", "x", ""));
         assert!(!shown.contains("rmk_worker"), "{shown}");
     }

@@ -26,6 +26,7 @@ pub mod pool;
 pub mod recent;
 mod reference;
 pub mod serve;
+pub mod upstreams;
 
 pub use gateway::Gateway;
 pub use groups::{GroupName, GroupSpec, Groups, WorkerAt};

@@ -1,6 +1,8 @@
 //! Groups from a file: who may call them and where their workers are. Read again when the file, or a
 //! key file that it names, changes.
 
+mod upstream;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use serde::Deserialize;
 
 use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt};
 use crate::pool::WorkerTls;
+use crate::upstreams::UpstreamSpec;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -48,6 +51,9 @@ struct ListedGroup {
     workers_ca_file: Option<PathBuf>,
     /// The name in them; absent: the host of each address.
     workers_name: Option<String>,
+    /// Other MCP servers.
+    #[serde(default)]
+    upstreams: Vec<upstream::Listed>,
 }
 
 fn default_namespace() -> String {
@@ -133,6 +139,21 @@ impl Reading {
             let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
             errors.join("; ")
         })?;
+        let mut upstreams = Vec::new();
+        for listed in group.upstreams {
+            let name = listed.name().to_owned();
+            let (spec, files) = listed
+                .read(folder)
+                .map_err(|why| format!("the upstream `{name}`: {why}"))?;
+            if upstreams
+                .iter()
+                .any(|known: &UpstreamSpec| known.name == spec.name)
+            {
+                return Err(format!("the upstream `{name}` is there twice"));
+            }
+            upstreams.push(spec);
+            self.files.extend(files);
+        }
         if group.workers_name.is_some() && group.workers_ca_file.is_none() {
             return Err("workersName is for TLS: workersCaFile is missing".to_owned());
         }
@@ -185,6 +206,7 @@ impl Reading {
             ranges,
             worker_key,
             workers,
+            upstreams,
         })
     }
 

@@ -68,6 +68,11 @@ pub(crate) fn subscribe(group: &Arc<Group>) -> broadcast::Receiver<ListKind> {
 }
 
 impl Changes {
+    /// Where changes that come from elsewhere are told.
+    pub(crate) fn sender(&self) -> broadcast::Sender<ListKind> {
+        self.news.clone()
+    }
+
     /// Whether nobody is left; then the watch ends, and the next listener starts another.
     fn give_up(&self) -> bool {
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);

@@ -61,5 +61,9 @@ pub const OPERATORS_CIDRS: &str = "RAMEN_OPERATORS_CIDRS";
 pub const LOG: &str = "RAMEN_LOG";
 /// File that says where the gateway listens.
 pub const ADDRESS_FILE: &str = "RAMEN_ADDRESS_FILE";
+/// Ranges that upstreams may be in although they are not public, separated by commas.
+pub const UPSTREAM_ALLOWED_CIDRS: &str = "RAMEN_UPSTREAM_ALLOWED_CIDRS";
+/// `true`: upstreams may be programs, which the gateway starts.
+pub const UPSTREAM_COMMANDS: &str = "RAMEN_UPSTREAM_COMMANDS";
 /// Seconds that requests may go on after SIGTERM.
 pub const DRAIN_SECS: &str = "RAMEN_DRAIN_SECS";

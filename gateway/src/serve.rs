@@ -69,7 +69,7 @@ fn log(filter: &str) {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("no signal handler")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("no signal handler")?;
-    let groups = Groups::default();
+    let groups = Groups::new(config.upstreams);
     let platform = discover(config.source, &groups).await?;
     let tls = config
         .tls

@@ -14,6 +14,7 @@ use ramen_gateway::door::Door;
 use ramen_gateway::operations::{Grant, Keyring, Operations, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
+use ramen_gateway::upstreams::{Policy, UpstreamSpec};
 use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, WorkerAt, gateway, listener};
 use ramen_group::{AddressRule, CidrSet, KeyFiles, KeyPrint};
 use ramen_redact::KeySet;
@@ -51,6 +52,18 @@ struct Known {
     dir: GroupDir,
     worker: Option<String>,
     seen: KeyPrint,
+    upstreams: Vec<UpstreamSpec>,
+}
+
+impl Known {
+    fn new(state: &StateDir, key: &Key) -> Self {
+        Self {
+            dir: state.group(&key.0, &key.1),
+            worker: None,
+            seen: KeyPrint::default(),
+            upstreams: Vec::new(),
+        }
+    }
 }
 
 impl Front {
@@ -59,13 +72,14 @@ impl Front {
     pub(super) async fn open(
         state: &StateDir,
         listen: Option<SocketAddr>,
+        upstreams: Policy,
         desk: &Desk,
     ) -> io::Result<Self> {
         let listener = bind(state, listen).await?;
         let address = listener.local_addr()?;
         write_atomic(&state.gateway(), address.to_string().as_bytes())?;
         let (stop, stopping) = watch::channel(false);
-        let groups = Groups::default();
+        let groups = Groups::new(upstreams);
         let recent = Arc::<Recent>::default();
         let operations = operations(state, desk, &groups, &recent)?;
         let gateway = Arc::new(Gateway {
@@ -109,14 +123,24 @@ impl Front {
     pub(super) fn update(&self, state: &StateDir, status: &Status) {
         let key = (status.namespace.clone(), status.name.clone());
         let mut all = locked(&self.known);
-        let known = all.entry(key.clone()).or_insert_with(|| Known {
-            dir: state.group(&key.0, &key.1),
-            worker: None,
-            seen: KeyPrint::default(),
-        });
+        let known = all
+            .entry(key.clone())
+            .or_insert_with(|| Known::new(state, &key));
         if known.worker != status.address {
             known.worker.clone_from(&status.address);
             serve(&self.groups, &key, known);
+        }
+    }
+
+    /// Takes what a file of groups says about the upstreams of one.
+    pub(super) fn offer(&self, state: &StateDir, key: &Key, upstreams: &[UpstreamSpec]) {
+        let mut all = locked(&self.known);
+        let known = all
+            .entry(key.clone())
+            .or_insert_with(|| Known::new(state, key));
+        if known.upstreams != upstreams {
+            known.upstreams = upstreams.to_vec();
+            serve(&self.groups, key, known);
         }
     }
 
@@ -208,6 +232,7 @@ fn serve(groups: &Groups, key: &Key, known: &mut Known) {
         ranges: CidrSet::parse_list(LOOPBACK).unwrap_or_default(),
         worker_key: own.unwrap_or_default().into(),
         workers: known.worker.iter().cloned().map(WorkerAt::from).collect(),
+        upstreams: known.upstreams.clone(),
     });
 }
 

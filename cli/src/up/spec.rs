@@ -2,6 +2,7 @@
 
 mod documents;
 mod group;
+mod upstreams;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -55,6 +56,7 @@ impl Plan {
             deploy_env: Vec::new(),
             listen: None,
             secrets: secrets_of_environment(),
+            upstreams: Vec::new(),
         };
         Ok(Self {
             groups: vec![group],
@@ -165,6 +167,7 @@ fn build(
         .iter()
         .filter_map(|name| Some((name, find("spec.secrets", name)?)))
         .collect();
+    let upstreams = upstreams::upstreams(&valid.upstreams, key, secrets);
     let secrets = variables(valid.name.as_str(), &given, remarks);
     let source = source(&valid, &login)
         .map_err(|fault| faults.push(fault))
@@ -197,6 +200,7 @@ fn build(
             .collect(),
         listen: None,
         secrets,
+        upstreams,
     })
 }
 

@@ -55,18 +55,23 @@ async fn refresh(
                 refreshed = inner.refresh_tools() => refreshed,
                 () = done.cancelled() => return,
             };
-            if let Err(error) = refreshed {
-                tracing::warn!(
-                    server = inner.name,
-                    error = error.chain(),
-                    "the changed tools cannot be listed"
-                );
-                pause = interval.saturating_mul(5);
-                // Whatever is heard meanwhile, it is tried again.
-                heard.mark_changed();
-            } else {
-                seen.tools = now.tools;
-                inner.updates.send_modify(|updates| updates.tools += 1);
+            match refreshed {
+                Ok(changed) => {
+                    seen.tools = now.tools;
+                    if changed {
+                        inner.updates.send_modify(|updates| updates.tools += 1);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        server = inner.name,
+                        error = error.chain(),
+                        "the changed tools cannot be listed"
+                    );
+                    pause = interval.saturating_mul(5);
+                    // Whatever is heard meanwhile, it is tried again.
+                    heard.mark_changed();
+                }
             }
         }
         inner.updates.send_if_modified(|updates| {

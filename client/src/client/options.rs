@@ -1,5 +1,6 @@
 //! What a caller chooses, and what it is told.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,31 @@ pub struct Options {
     pub person: Option<Elicit>,
     /// How a server that wants a sign-in gets one.
     pub sign_in: Option<SignIn>,
+    /// Which addresses may be connected to; any when left out.
+    pub addresses: Option<Addresses>,
+}
+
+/// Which addresses may be connected to. A name is looked up, every address that it has is judged, and the connection goes
+/// to one of those: what the name has a moment later does not matter. Redirects are not followed.
+#[derive(Clone)]
+pub struct Addresses(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
+
+impl Addresses {
+    /// Those for which this holds.
+    pub fn new(allow: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(allow))
+    }
+
+    /// Whether it is one of them.
+    pub(crate) fn allow(&self, address: IpAddr) -> bool {
+        (self.0)(address)
+    }
+}
+
+impl std::fmt::Debug for Addresses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Addresses")
+    }
 }
 
 /// Answers `elicitation/create`: its parameters in, its result (`{"action": ..}`) out.

@@ -152,6 +152,7 @@ impl Reader<'_> {
             enabled,
             era: self.era()?,
             timeout: self.timeout()?,
+            allowed_tools: Vec::new(),
         })
     }
 

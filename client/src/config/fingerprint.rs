@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use super::{ServerConfig, Transport};
 
 /// A digest of everything that decides which server is reached, and as whom: program, arguments, environment, folder;
-/// address and headers. Not of what only tunes the connection. It is made after `${..}` is filled in, since another
+/// address and headers; and of which tools are let through. Not of what only tunes the connection. It is made after `${..}` is filled in, since another
 /// token can mean another identity with other tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -50,6 +50,10 @@ impl Fingerprint {
                     piece(value.expose().as_bytes());
                 }
             }
+        }
+        for pattern in &config.allowed_tools {
+            piece(b"tools");
+            piece(pattern.as_bytes());
         }
         Self(format!("sha256:{}", hex::encode(digest.finalize())))
     }

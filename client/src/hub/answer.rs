@@ -7,10 +7,11 @@ use ramen_mcp::names::meta_key;
 use ramen_mcp::{Era, McpError, RequestId, code};
 use serde_json::{Value, json};
 
+use super::{Audience, Hub};
 use crate::error::ClientError;
 
 /// A result, member by member, each as it was written.
-pub(super) type Members = IndexMap<String, Json>;
+pub type Members = IndexMap<String, Json>;
 
 /// The bytes of a response.
 pub(super) fn response(id: &RequestId, result: &Members) -> Bytes {
@@ -51,20 +52,53 @@ pub(super) fn single(name: &str, value: &impl serde::Serialize) -> Members {
     IndexMap::from([(name.to_owned(), value)])
 }
 
-/// Why a server could not answer, as an error of the protocol. What the server itself says passes through.
-pub(super) fn failure(server: &str, error: ClientError) -> McpError {
-    match error {
-        ClientError::Rpc(error) => error,
-        error => {
-            let message = format!("{server}: {}", error.chain());
-            let code = match error {
-                ClientError::SignIn { .. } | ClientError::SignInFailed { .. } => {
-                    code::BRIDGE_UNAUTHENTICATED
-                }
-                _ => code::BRIDGE_TRANSPORT,
-            };
-            McpError::new(code, message).with_data(&json!({ "server": server }))
+impl Hub {
+    /// Why a server could not answer, as an error of the protocol. What the server itself says passes through.
+    pub(super) fn failure(&self, server: &str, error: ClientError) -> McpError {
+        match (error, self.inner.audience) {
+            (ClientError::Rpc(error), _) => error,
+            (error, Audience::Owner) => {
+                let message = format!("{server}: {}", error.chain());
+                let code = match error {
+                    ClientError::SignIn { .. } | ClientError::SignInFailed { .. } => {
+                        code::BRIDGE_UNAUTHENTICATED
+                    }
+                    _ => code::BRIDGE_TRANSPORT,
+                };
+                McpError::new(code, message).with_data(&json!({ "server": server }))
+            }
+            (error, Audience::Callers) => {
+                tracing::warn!(
+                    server,
+                    error = error.chain(),
+                    "a request to a server failed"
+                );
+                let (reason, what) = reason(&error);
+                McpError::internal(format!("the server `{server}` {what}"))
+                    .with_data(&json!({ "upstream": server, "reason": reason }))
+            }
         }
+    }
+}
+
+/// A failure without what only the owner of a server should know: where it is, and what it is made of.
+fn reason(error: &ClientError) -> (&'static str, &'static str) {
+    match error {
+        ClientError::Timeout { .. } => ("timeout", "did not answer in time"),
+        ClientError::Busy { .. } => ("busy", "has too many requests to answer already"),
+        ClientError::TooLarge { .. } => ("too_large", "answered more than may be passed on"),
+        ClientError::Answer { .. } => (
+            "broken_answer",
+            "gave no answer that can be passed on; whether it did what was asked is not known",
+        ),
+        ClientError::InputRequired { .. } => (
+            "input_required",
+            "asks a person something, which cannot be passed on",
+        ),
+        ClientError::SignIn { .. } | ClientError::SignInFailed { .. } => {
+            ("refused", "refuses the credentials that it is called with")
+        }
+        _ => ("unavailable", "is not available now"),
     }
 }
 

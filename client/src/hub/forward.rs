@@ -1,6 +1,7 @@
 //! Requests that one server answers.
 
 use bytes::Bytes;
+use ramen_mcp::envelope::Request;
 use ramen_mcp::model::Json;
 use ramen_mcp::names::method;
 use ramen_mcp::{Era, McpError, ProgressToken, RequestId, code, notify};
@@ -16,7 +17,8 @@ use crate::client::{CallOptions, Progress};
 const REPORTS: usize = 32;
 
 /// A request of the caller, on its own.
-pub(super) struct Asked {
+#[derive(Debug)]
+pub struct Asked {
     pub(super) id: RequestId,
     pub(super) era: Era,
     pub(super) method: String,
@@ -25,16 +27,24 @@ pub(super) struct Asked {
     pub(super) progress: Option<ProgressToken>,
 }
 
+impl Asked {
+    /// What a request of this era asks.
+    pub fn new(request: &Request<'_>, era: Era) -> Self {
+        Self {
+            id: request.id.clone(),
+            era,
+            method: request.method.clone().into_owned(),
+            params: request.params.as_json().unwrap_or("{}").to_owned(),
+            progress: request.params.meta().progress.clone(),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Named {
     name: String,
     #[serde(default)]
     arguments: Option<Json>,
-}
-
-#[derive(Deserialize)]
-struct Located {
-    uri: String,
 }
 
 #[derive(Deserialize)]
@@ -47,19 +57,17 @@ struct Completed {
 }
 
 impl Hub {
-    /// The answer to a request. Progress goes to `out` before it.
-    pub(super) async fn answer(&self, asked: &Asked, out: &mpsc::Sender<Bytes>) -> Bytes {
+    /// The answer to a request. Progress goes to `out` before it; dropping the future cancels it at its server.
+    pub async fn answer(&self, asked: &Asked, out: &mpsc::Sender<Bytes>) -> Bytes {
         self.settled().await;
-        let result = match asked.method.as_str() {
-            method::TOOLS_LIST => Ok(self.list_tools(asked.era)),
-            method::PROMPTS_LIST => Ok(self.list_prompts().await),
-            method::RESOURCES_LIST => Ok(self.list_resources().await),
-            method::TEMPLATES_LIST => Ok(self.list_templates().await),
-            method::TOOLS_CALL => self.call(asked, out).await,
-            method::PROMPTS_GET => self.prompt(asked).await,
-            method::RESOURCES_READ => self.read(asked).await,
-            method::COMPLETE => self.complete(asked).await,
-            other => Err(McpError::new(
+        let listed = self.list(&asked.method, asked.era).await;
+        let result = match (listed, asked.method.as_str()) {
+            (Some(list), _) => Ok(list),
+            (None, method::TOOLS_CALL) => self.call(asked, out).await,
+            (None, method::PROMPTS_GET) => self.prompt(asked).await,
+            (None, method::RESOURCES_READ) => self.read(asked).await,
+            (None, method::COMPLETE) => self.complete(asked).await,
+            (None, other) => Err(McpError::new(
                 code::METHOD_NOT_FOUND,
                 format!("method not found: {other}"),
             )),
@@ -118,7 +126,7 @@ impl Hub {
         };
         // The reports end with the call, and the last of them is written before its answer.
         let (result, ()) = tokio::join!(calling, reporting);
-        result.map_err(|error| answer::failure(&server, error))
+        result.map_err(|error| self.failure(&server, error))
     }
 
     async fn prompt(&self, asked: &Asked) -> Result<Members, McpError> {
@@ -136,40 +144,11 @@ impl Hub {
         if let Some(origin) = known(self) {
             return Ok(origin);
         }
-        let _ = self.list_prompts().await;
+        let _ = self.prompts().await;
         known(self).ok_or_else(|| {
             let name: String = name.escape_debug().take(128).collect();
             McpError::invalid_params(format!("unknown prompt `{name}`"))
         })
-    }
-
-    async fn read(&self, asked: &Asked) -> Result<Members, McpError> {
-        let Located { uri } = read(&asked.params)?;
-        let params = answer::single("uri", &uri);
-        let listed = |hub: &Self| lock(&hub.inner.resources).get(&uri).cloned();
-        if listed(self).is_none() {
-            let _ = self.list_resources().await;
-        }
-        if let Some(server) = listed(self) {
-            return self.readable(&server, &params).await;
-        }
-        // None lists it; one may know it all the same, from a template.
-        for (server, _) in self.readers().await {
-            if let Ok(found) = self.readable(&server, &params).await {
-                return Ok(found);
-            }
-        }
-        let code = match asked.era {
-            Era::Modern => code::INVALID_PARAMS,
-            Era::Legacy(_) => code::RESOURCE_NOT_FOUND,
-        };
-        Err(McpError::new(code, "resource not found").with_data(&json!({ "uri": uri })))
-    }
-
-    async fn readable(&self, server: &str, params: &Members) -> Result<Members, McpError> {
-        let mut result = self.pass(server, method::RESOURCES_READ, params).await?;
-        answer::uncached(&mut result);
-        Ok(result)
     }
 
     /// Of a prompt's arguments; who could complete a URI is not known, so there are no values for it.
@@ -189,7 +168,12 @@ impl Hub {
         self.pass(&server, method::COMPLETE, &params).await
     }
 
-    async fn pass(&self, server: &str, name: &str, params: &Members) -> Result<Members, McpError> {
+    pub(super) async fn pass(
+        &self,
+        server: &str,
+        name: &str,
+        params: &Members,
+    ) -> Result<Members, McpError> {
         let passed = async {
             let client = self.inner.manager.client(server).await?;
             let params = serde_json::to_string(params)
@@ -199,11 +183,11 @@ impl Hub {
                 .await?;
             crate::handshake::read::<Members>(name, &result)
         };
-        passed.await.map_err(|error| answer::failure(server, error))
+        passed.await.map_err(|error| self.failure(server, error))
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(params: &str) -> Result<T, McpError> {
+pub(super) fn read<T: serde::de::DeserializeOwned>(params: &str) -> Result<T, McpError> {
     serde_json::from_str(params)
         .map_err(|_| McpError::invalid_params("a parameter is missing or of the wrong type"))
 }

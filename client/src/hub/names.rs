@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Origin;
 use crate::list::Tool;
-use crate::manager::{State, Status};
+use crate::manager::Status;
 
 /// Longest name: what most programs that use tools accept.
 const MAX_NAME: usize = 64;
@@ -22,6 +22,13 @@ pub enum Naming {
     Plain,
 }
 
+/// Whether a prefixed name belongs to this server: whatever begins so is its own, also where it offers nothing of that
+/// name.
+pub fn starts_with(name: &str, server: &str) -> bool {
+    let rest = name.strip_prefix(server);
+    rest.is_some_and(|rest| rest.starts_with('_'))
+}
+
 /// The tools of every server that can be used, by the name they have here.
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -34,14 +41,11 @@ impl Names {
         let mut names = Self::default();
         let mut taken = HashSet::new();
         for server in servers {
-            if matches!(server.state, State::Down { .. }) {
-                continue;
-            }
             let tools: &Arc<[Tool]> = &server.tools;
-            for tool in tools.iter() {
-                let Some(name) = name(naming, &server.name, &tool.name, &mut taken) else {
-                    continue;
-                };
+            let things: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            let here = all(naming, &server.name, &things, &mut taken);
+            for (tool, name) in tools.iter().zip(here) {
+                let Some(name) = name else { continue };
                 let origin = Origin {
                     server: server.name.clone(),
                     name: tool.name.clone(),
@@ -53,10 +57,10 @@ impl Names {
         names
     }
 
-    pub(super) fn tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
+    pub(super) fn tools(&self) -> impl Iterator<Item = (&str, &Origin, &Tool)> {
         self.tools
             .iter()
-            .map(|(name, _, tool)| (name.as_str(), tool))
+            .map(|(name, origin, tool)| (name.as_str(), origin, tool))
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Origin> {
@@ -65,26 +69,39 @@ impl Names {
     }
 }
 
-/// The name of a thing of a server; `None` when a plain one is taken. Always the same for the same two, whatever else
-/// is there, unless two would have one name.
-pub(super) fn name(
+/// The names of all things of a server, in their order. Those that can stay as they are come first: a name that had to
+/// be changed never takes theirs.
+pub(super) fn all(
     naming: Naming,
     server: &str,
-    thing: &str,
+    things: &[&str],
     taken: &mut HashSet<String>,
-) -> Option<String> {
+) -> Vec<Option<String>> {
+    let mut names = vec![None; things.len()];
+    for exact in [true, false] {
+        for (place, thing) in names.iter_mut().zip(things) {
+            if thing.chars().all(fits) == exact {
+                *place = name(naming, server, thing, taken);
+            }
+        }
+    }
+    names
+}
+
+/// Whether a character can stay in a name.
+fn fits(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
+}
+
+/// The name of a thing of a server; `None` when a plain one is taken. Always the same for the same two, whatever else
+/// is there, unless two would have one name.
+fn name(naming: Naming, server: &str, thing: &str, taken: &mut HashSet<String>) -> Option<String> {
     if naming == Naming::Plain {
         return taken.insert(thing.to_owned()).then(|| thing.to_owned());
     }
     let plain: String = format!("{server}_{thing}")
         .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '-' {
-                c
-            } else {
-                '_'
-            }
-        })
+        .map(|c| if fits(c) { c } else { '_' })
         .collect();
     let name = if plain.len() > MAX_NAME || taken.contains(&plain) {
         let mut digest = Sha256::new();

@@ -231,13 +231,7 @@ impl Stream {
             }
             in_flight.insert(key.clone(), token.clone());
         }
-        let asked = Asked {
-            id: request.id.clone(),
-            era,
-            method: request.method.clone().into_owned(),
-            params: request.params.as_json().unwrap_or("{}").to_owned(),
-            progress: request.params.meta().progress.clone(),
-        };
+        let asked = Asked::new(request, era);
         let (hub, out) = (self.hub.clone(), self.out.clone());
         let (slots, in_flight) = (Arc::clone(&self.slots), Arc::clone(&self.in_flight));
         self.work.spawn(async move {

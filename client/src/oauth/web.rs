@@ -113,7 +113,7 @@ async fn send(
     let json = HeaderValue::from_static("application/json");
     request.headers_mut().insert(header::ACCEPT, json);
     let exchange = async {
-        let response = Dial::new(url.scheme() == "https")
+        let response = Dial::new(url.scheme() == "https", None)
             .send(request)
             .await
             .map_err(|error| match error {

@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Link, Outgoing, QUEUE, Wire};
+use crate::client::Addresses;
 use crate::error::ClientError;
 use crate::limits::Limits;
 use crate::oauth::SignIn;
@@ -66,6 +67,7 @@ pub(crate) fn open(
     headers: &BTreeMap<String, Secret>,
     limits: &Limits,
     sign_in: Option<SignIn>,
+    addresses: Option<Addresses>,
 ) -> Result<Link, ClientError> {
     let bad = |why: &str| ClientError::Config {
         server: server.to_owned(),
@@ -98,7 +100,7 @@ pub(crate) fn open(
     let secrets = headers.values().map(|value| value.expose().as_str());
     let shared = Arc::new(Shared {
         server: server.to_owned(),
-        dial: Dial::new(target.scheme() == "https"),
+        dial: Dial::new(target.scheme() == "https", addresses),
         url: url.clone(),
         uri,
         headers: map,

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use ramen_group::CidrSet;
 
 use super::{
-    Faults, GitUrl, GroupName, InnerPath, PythonVersion, RefSpec, SecretName, UrlPolicy, ZoneName,
+    Faults, GitUrl, GroupName, InnerPath, PythonVersion, RefSpec, SecretName, Upstream, UrlPolicy,
+    ZoneName, upstream,
 };
 use crate::{EgressSpec, McpGroupSpec, NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec};
 
@@ -43,6 +44,8 @@ pub struct ValidatedGroup {
     pub rollout: Rollout,
     /// Revisions kept behind the serving one.
     pub history: usize,
+    /// Other MCP servers.
+    pub upstreams: Vec<Upstream>,
 }
 
 /// `source`.
@@ -169,6 +172,7 @@ impl ValidatedGroup {
             worker,
             rollout,
             history,
+            upstreams,
         } = spec;
         let source = build_source(source, urls, faults);
         let keys = keys.as_ref().map(|keys| &keys.secret_ref);
@@ -179,6 +183,7 @@ impl ValidatedGroup {
         let worker = build_worker(worker, faults);
         let rollout = build_rollout(rollout, faults);
         let history = faults.within("spec.history", *history, (0, 10), 1);
+        let upstreams = upstream::build(upstreams, faults);
         Some(Self {
             name: name?,
             source: source?,
@@ -191,6 +196,7 @@ impl ValidatedGroup {
             worker,
             rollout,
             history: usize::try_from(history).unwrap_or(1),
+            upstreams,
         })
     }
 

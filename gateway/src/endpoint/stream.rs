@@ -1,4 +1,4 @@
-//! A request that may be answered by several messages: over a `Session` of its own.
+//! A request that may be answered by several messages: over a `Session` of its own, or from an upstream.
 
 use bytes::Bytes;
 use ramen_mcp::{Message, envelope};
@@ -6,11 +6,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tonic::Status;
 
+use super::source::Source;
 use super::{Ask, Call, reply};
 use crate::answer::{self, Answer};
 use crate::listen::{KEEP_ALIVE_EVERY, send};
 use crate::media;
-use crate::pool::Session;
 
 /// Events that wait for the client to read; what sends more waits.
 const QUEUE: usize = 16;
@@ -27,7 +27,7 @@ pub(super) fn single(message: &[u8]) -> Answer {
     answer::events(pieces)
 }
 
-/// What comes out of a session.
+/// What comes of a request.
 enum Heard {
     /// Something on the way.
     Event(Bytes),
@@ -37,13 +37,13 @@ enum Heard {
     Failed(Status),
 }
 
-async fn hear(session: &mut Session) -> Heard {
+async fn hear(source: &mut Source) -> Heard {
     loop {
-        match session.incoming.message().await {
-            Ok(Some(message)) => match envelope::parse(&message.body) {
-                Ok(Message::Response(_)) => return Heard::Answer(message.body),
-                Ok(Message::Notification(_)) => return Heard::Event(message.body),
-                // Workers ask nothing.
+        match source.next().await {
+            Ok(Some(message)) => match envelope::parse(&message) {
+                Ok(Message::Response(_)) => return Heard::Answer(message),
+                Ok(Message::Notification(_)) => return Heard::Event(message),
+                // Neither asks anything.
                 Ok(Message::Request(_)) | Err(_) => {}
             },
             Ok(None) => {
@@ -63,11 +63,26 @@ impl Call<'_> {
             .pool
             .session(&ask.keys, &ask.carried, body, limit)
             .await;
-        let mut session = match opened {
-            Ok(session) => session,
-            Err(status) => return reply::failed(&ask, &status),
-        };
-        let first = tokio::time::timeout(KEEP_ALIVE_EVERY, hear(&mut session)).await;
+        match opened {
+            Ok(session) => self.pass_on(ask, Source::Worker(Box::new(session))).await,
+            Err(status) => reply::failed(&ask, &status),
+        }
+    }
+
+    /// The one answer, whatever else comes before it.
+    pub(super) async fn only_answer(self, ask: Ask, mut source: Source) -> Answer {
+        loop {
+            match hear(&mut source).await {
+                Heard::Answer(reply) => return self.respond(&ask, reply),
+                Heard::Failed(status) => return reply::failed(&ask, &status),
+                Heard::Event(_) => {}
+            }
+        }
+    }
+
+    /// Everything that comes.
+    pub(super) async fn pass_on(self, ask: Ask, mut source: Source) -> Answer {
+        let first = tokio::time::timeout(KEEP_ALIVE_EVERY, hear(&mut source)).await;
         let piece = match first {
             Ok(Heard::Answer(reply)) => return self.respond(&ask, reply),
             Ok(Heard::Failed(status)) => return reply::failed(&ask, &status),
@@ -82,16 +97,16 @@ impl Call<'_> {
         let (group, digest, place) = (self.group, self.caller.digest, self.place);
         tokio::spawn(async move {
             let welcome = || group.access().keys.holds(&digest);
-            pump(session, &ask, &out, welcome).await;
+            pump(source, &ask, &out, welcome).await;
             drop(place);
         });
         answer::events(pieces)
     }
 }
 
-/// Passes messages on until the answer. Dropping the session cancels the call.
+/// Passes messages on until the answer. Dropping the source cancels the call.
 async fn pump(
-    mut session: Session,
+    mut source: Source,
     ask: &Ask,
     out: &mpsc::Sender<Bytes>,
     welcome: impl Fn() -> bool,
@@ -100,7 +115,7 @@ async fn pump(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let heard = tokio::select! {
-            heard = hear(&mut session) => heard,
+            heard = hear(&mut source) => heard,
             _ = tick.tick() => {
                 if !send(out, media::KEEP_ALIVE).await {
                     return;

@@ -179,8 +179,16 @@ impl Parts {
         let groups = self.run(|parts, _, _| async move {
             Ok(json!({ "groups": parts.platform.groups().await? }))
         });
-        let group = self
-            .run(|parts, _, input| async move { parts.platform.group(&group_of(&input)?).await });
+        let group = self.run(|parts, _, input| async move {
+            let name = group_of(&input)?;
+            let mut group = parts.platform.group(&name).await?;
+            let served = parts.groups.get(&name.namespace, &name.name);
+            let upstreams = served.map(|served| served.upstreams.status());
+            if let Some(upstreams) = upstreams.filter(|upstreams| !upstreams.is_empty()) {
+                group["upstreams"] = upstreams.into();
+            }
+            Ok(group)
+        });
         let errors = self.run(|parts, _, input| async move {
             Ok(json!({ "errors": parts.platform.errors(&group_of(&input)?).await? }))
         });
@@ -205,7 +213,7 @@ impl Parts {
             ),
             reading(
                 "groups.get",
-                "Shows one group: revisions, state, packages.",
+                "Shows one group: revisions, state, packages, upstreams.",
                 READ,
                 group_only(),
                 result::group(),

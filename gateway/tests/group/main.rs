@@ -7,6 +7,7 @@ mod listening;
 mod streams;
 mod support;
 mod tls;
+mod upstreams;
 mod withheld;
 mod worker;
 mod workers;

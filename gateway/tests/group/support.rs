@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::origin::Sites;
+use ramen_gateway::upstreams::Policy;
 use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, gateway, listener};
 use ramen_group::{AddressRule, CidrSet};
 use ramen_redact::KeySet;
@@ -34,6 +35,13 @@ pub(crate) async fn eventually(what: &str, check: impl Fn() -> bool) {
     };
     let came = tokio::time::timeout(LONG, waiting).await;
     assert!(came.is_ok(), "never came true: {what}");
+}
+
+/// What has to happen, within a time that only a fault uses up.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, what)
+        .await
+        .expect("this should have happened long ago")
 }
 
 pub(crate) struct Running {
@@ -62,6 +70,7 @@ pub(crate) fn spec(name: &str, key: &str, workers: &[SocketAddr]) -> GroupSpec {
             .iter()
             .map(|worker| worker.to_string().into())
             .collect(),
+        upstreams: Vec::new(),
     }
 }
 
@@ -72,8 +81,12 @@ impl Running {
     }
 
     pub(crate) async fn with(workers: &[SocketAddr], limits: Limits) -> Self {
-        let groups = Groups::default();
-        groups.set(&spec("demo", KEY, workers));
+        Self::of(&spec("demo", KEY, workers), limits, Policy::default()).await
+    }
+
+    pub(crate) async fn of(spec: &GroupSpec, limits: Limits, policy: Policy) -> Self {
+        let groups = Groups::new(policy);
+        groups.set(spec);
         let (stop, stopping) = watch::channel(false);
         let gateway = Arc::new(Gateway {
             groups: groups.clone(),

@@ -109,6 +109,33 @@ fn reply(value: &Value) -> JsonRpc {
     }
 }
 
+/// Lists, prompts and resources.
+fn other(id: &Value, method: &str, params: &Value) -> Value {
+    let result = match method {
+        "prompts/list" => json!({"prompts": [{"name": "own"}]}),
+        "prompts/get" => json!({"messages": [], "description": params["name"]}),
+        "resources/list" => json!({"resources": [{"uri": "own://r", "name": "r"}]}),
+        "resources/templates/list" => json!({"resourceTemplates": []}),
+        "resources/read" if params["uri"] == "own://r" => {
+            json!({"contents": [{"uri": "own://r", "text": "of the group"}]})
+        }
+        "resources/read" => {
+            let error = json!({"code": -32002, "message": "resource not found", "data": {"uri": params["uri"]}});
+            return json!({"jsonrpc": "2.0", "id": id, "error": error});
+        }
+        "completion/complete" => json!({"completion": {"values": ["own"]}}),
+        _ => {
+            // Two pages.
+            let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object", "properties": {"x": {"maximum": 1.5}}}});
+            match params["cursor"].as_str() {
+                None => json!({"tools": [tool("echo")], "nextCursor": "2"}),
+                Some(_) => json!({"tools": [tool("web_own"), tool("webecho")]}),
+            }
+        }
+    };
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
+}
+
 async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
     let id = &request["id"];
     let error =
@@ -127,7 +154,7 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
         );
     }
     if method != "tools/call" {
-        return Ok(json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}}));
+        return Ok(other(id, method, &request["params"]));
     }
     state.began.fetch_add(1, Ordering::SeqCst);
     let mut guard = Guard(Arc::clone(state), false);

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ramen_gateway::upstreams::UpstreamSpec;
 use ramen_rollout::Settings;
 
 use crate::up::group::Key;
@@ -37,6 +38,8 @@ pub(in crate::up) struct GroupSpec {
     pub(in crate::up) listen: Option<SocketAddr>,
     /// `RAMEN_SECRET_*`.
     pub(in crate::up) secrets: Vec<(String, OsString)>,
+    /// Other MCP servers, which the gateway offers beside its tools.
+    pub(in crate::up) upstreams: Vec<UpstreamSpec>,
 }
 
 impl GroupSpec {

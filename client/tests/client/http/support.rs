@@ -194,7 +194,7 @@ async fn connection(
     }
 }
 
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
+pub(crate) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
     let mut more = [0; 4096];
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
