@@ -45,6 +45,14 @@ pub struct UpstreamSpec {
     pub allowed_tools: Vec<String>,
 }
 
+impl UpstreamSpec {
+    /// The Secrets that values come from, as written.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretKeyRef> {
+        let values = self.headers.iter().chain(&self.env);
+        values.filter_map(|value| value.secret_ref.as_ref())
+    }
+}
+
 /// A header or a variable: with a `value`, or with one from a Secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

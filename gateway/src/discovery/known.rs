@@ -49,7 +49,7 @@ impl Known {
             ranges: asked.ranges.clone(),
             worker_key: credentials.worker_key.clone(),
             workers: self.workers(name),
-            upstreams: Vec::new(),
+            upstreams: credentials.upstreams.clone(),
         })
     }
 

@@ -1,15 +1,19 @@
 //! What counts in the objects of the API server.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::api::ObjectMeta;
 use kube::core::{NotUsed, Object};
+use ramen_client::config::Transport;
 use ramen_crds::{gateway, labels};
 use ramen_group::{Cidr, CidrSet};
-use ramen_redact::{KeyDigest, KeySet, Secret};
+use ramen_redact::{KeyDigest, KeySet, SafeUrl, Secret};
 use serde::Deserialize;
 
 use crate::groups::GroupName;
+use crate::upstreams::UpstreamSpec;
 
 /// What an `McpGroup` asks for.
 #[derive(Debug, Clone)]
@@ -24,6 +28,7 @@ pub(super) struct Credentials {
     pub(super) uid: String,
     pub(super) keys: KeySet,
     pub(super) worker_key: Secret,
+    pub(super) upstreams: Vec<UpstreamSpec>,
 }
 
 /// The ready pods of a zone, or a part of them.
@@ -98,8 +103,45 @@ pub(super) fn credentials(secret: &KubeSecret) -> Result<(GroupName, Credentials
         uid: label(meta, gateway::LABEL_UID)?.to_owned(),
         keys,
         worker_key: Secret::from(entry(gateway::WORKER_KEY)?.trim().to_owned()),
+        upstreams: entry(gateway::UPSTREAMS)
+            .map_or_else(|_| Vec::new(), |text| upstreams(&name, text)),
     };
     Ok((name, credentials))
+}
+
+/// The upstreams, with their values. A list that cannot be read costs the upstreams, not the group.
+fn upstreams(group: &GroupName, text: &str) -> Vec<UpstreamSpec> {
+    let Ok(entries) = serde_json::from_str::<Vec<gateway::UpstreamEntry>>(text) else {
+        // What is wrong with it might quote a value.
+        tracing::error!(%group, "the upstreams of a group cannot be read: is the operator of another version?");
+        return Vec::new();
+    };
+    entries.into_iter().map(upstream).collect()
+}
+
+fn upstream(entry: gateway::UpstreamEntry) -> UpstreamSpec {
+    let values = entry.values.into_iter();
+    let values = values
+        .map(|(name, value)| (name, Secret::from(value)))
+        .collect();
+    let transport = match (entry.fault, entry.url, entry.command) {
+        (Some(fault), ..) => Err(fault),
+        (None, Some(url), None) => SafeUrl::parse(&url)
+            .map(|url| Transport::Http {
+                url,
+                headers: values,
+            })
+            .map_err(|error| format!("its url cannot be read: {error}")),
+        (None, None, Some(command)) => Ok(Transport::Stdio {
+            command,
+            args: entry.args,
+            env: values,
+            cwd: None,
+        }),
+        _ => Err("it has neither a url nor a command".to_owned()),
+    };
+    let timeout = Duration::from_secs(entry.timeout_secs.max(1));
+    UpstreamSpec::new(entry.name, transport, timeout, &entry.allowed_tools)
 }
 
 /// Reads a slice of the endpoints of a zone's Service.

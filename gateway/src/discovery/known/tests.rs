@@ -238,3 +238,37 @@ fn what_is_wrong_with_an_object_is_said_and_no_secret_with_it() {
     assert!(narrowed.ranges.contains([192, 0, 2, 7].into()));
     assert!(!narrowed.ranges.contains([10, 0, 0, 1].into()));
 }
+
+#[test]
+fn upstreams_come_with_the_secret_and_a_broken_list_costs_only_them() {
+    let with = |upstreams: &str| {
+        let mut secret = secret("calc", "u-1", "");
+        let entry = k8s_openapi::ByteString(upstreams.as_bytes().to_vec());
+        secret
+            .data
+            .as_mut()
+            .unwrap()
+            .insert("upstreams".to_owned(), entry);
+        objects::credentials(&secret).unwrap().1.upstreams
+    };
+    let all = with(
+        r#"[{"name":"web","url":"https://mcp.example/mcp","values":{"X":"t0ken"},"timeoutSecs":5,"allowedTools":["a*"]},
+            {"name":"gone","url":"https://mcp.example/mcp","timeoutSecs":5,"fault":"X: the key k of the Secret s is not there"},
+            {"name":"files","command":"npx","args":["x"],"timeoutSecs":5}]"#,
+    );
+    let web = all[0].server.as_ref().unwrap();
+    assert_eq!(web.timeout, Some(std::time::Duration::from_secs(5)));
+    assert_eq!(web.allowed_tools, ["a*"]);
+    assert!(!format!("{all:?}").contains("t0ken"));
+    assert_eq!(
+        all[1].server.as_ref().unwrap_err(),
+        "X: the key k of the Secret s is not there"
+    );
+    assert!(
+        all[2].server.is_ok(),
+        "whether programs are started is said elsewhere"
+    );
+    for broken in ["{}", "[1]", "not json"] {
+        assert!(with(broken).is_empty(), "{broken}");
+    }
+}
