@@ -21,7 +21,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource};
-use ramen_crds::McpGroup;
+use ramen_crds::{McpGroup, UpstreamSpec};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
@@ -301,7 +301,11 @@ fn references(group: &McpGroup) -> impl Iterator<Item = &str> {
         .chain(&spec.source.secret_ref)
         .chain(&spec.source.ca_secret_ref)
         .chain(&spec.secrets);
-    named.map(|reference| reference.name.as_str())
+    let of_upstreams = spec.upstreams.iter().flat_map(UpstreamSpec::secrets);
+    let of_upstreams = of_upstreams.map(|reference| reference.name.as_str());
+    named
+        .map(|reference| reference.name.as_str())
+        .chain(of_upstreams)
 }
 
 /// Starts all watches; they end with the set. Groups themselves are woken by the caller's stream.

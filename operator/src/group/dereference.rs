@@ -53,6 +53,8 @@ pub(crate) struct Referenced {
     pub(crate) source: Option<Found>,
     /// `source.caSecretRef`.
     pub(crate) ca: Option<Found>,
+    /// Those that `upstreams` take values from, by name.
+    pub(crate) upstreams: BTreeMap<String, Found>,
     /// The Secret with keys that this operator made, as it is now: people add keys to it.
     pub(crate) own_keys: Found,
     /// What this operator made for the group, or will make.
@@ -110,6 +112,15 @@ pub(super) async fn read(
     for reference in spec.secrets.iter().take(32) {
         let found = reader.optional(Some(reference)).await?.flatten();
         referenced.secrets.push((reference.name.clone(), found));
+    }
+    for upstream in spec.upstreams.iter().take(16) {
+        for reference in upstream.secrets() {
+            let local = LocalRef {
+                name: reference.name.clone(),
+            };
+            let found = reader.optional(Some(&local)).await?.flatten();
+            referenced.upstreams.insert(local.name, found);
+        }
     }
     let annotations = group.metadata.annotations.as_ref();
     let rotate = annotations.and_then(|all| all.get(names::ROTATE_KEYS_AT));

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ramen_crds::gateway::UpstreamEntry;
 use ramen_crds::{ErrorEntry, McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
 use ramen_group::keys_of_entries;
 use ramen_redact::{KeySet, Secret};
@@ -29,6 +30,8 @@ pub(crate) struct Validated {
     pub(crate) own: Own,
     /// The keys that callers may show.
     pub(crate) callers: KeySet,
+    /// Other MCP servers, with their values filled in.
+    pub(crate) upstreams: Vec<UpstreamEntry>,
     /// The annotation `ramen.dev/requested-at`.
     pub(crate) requested: Option<String>,
     /// Keys of Secrets that cannot be variables, for the errors list.
@@ -82,6 +85,7 @@ pub(crate) fn validate(
         secrets,
         source,
         ca,
+        upstreams,
         own_keys,
         own,
     } = referenced;
@@ -120,6 +124,17 @@ pub(crate) fn validate(
         wanted: wanted(&spec.source.reference),
         callers: callers(keys.as_deref(), own_keys.as_deref(), &own),
         own,
+        upstreams: spec
+            .upstreams
+            .iter()
+            .map(|upstream| {
+                // One whose Secret is not there costs its own tools; gateways tell why.
+                UpstreamEntry::new(upstream, |secret, key| {
+                    let found = upstreams.get(secret.as_str())?.as_ref()?;
+                    found.0.get(key).map(Vec::as_slice)
+                })
+            })
+            .collect(),
         requested: requested.map(|token| token.chars().take(256).collect()),
         faults: faults.collect(),
         spec,

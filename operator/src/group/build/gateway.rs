@@ -37,9 +37,14 @@ pub(super) fn build(group: &Validated, namespace: &str) -> Secret {
         (gateway::WORKER_KEY, group.own.gateway.expose().clone()),
     ];
     let data = entries.map(|(name, value)| (name.to_owned(), ByteString(value.into_bytes())));
+    let mut data = BTreeMap::from(data);
+    if !group.upstreams.is_empty() {
+        let upstreams = serde_json::to_vec(&group.upstreams).unwrap_or_default();
+        data.insert(gateway::UPSTREAMS.to_owned(), ByteString(upstreams));
+    }
     Secret {
         metadata: metadata(group, namespace),
-        data: Some(BTreeMap::from(data)),
+        data: Some(data),
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     }
@@ -138,6 +143,38 @@ mod tests {
             callers(json!({}), referenced),
             digests(&["rmk_caller", "rmk_next"])
         );
+    }
+
+    #[test]
+    fn it_holds_the_upstreams_with_their_values_and_says_which_is_missing() {
+        let with = |key: &str| json!({"name": "X", "secretRef": {"name": "s", "key": key, "prefix": "Bearer "}});
+        let upstreams = json!({"upstreams": [
+            {"name": "a", "url": "https://mcp.example/mcp", "headers": [with("there")]},
+            {"name": "b", "url": "https://mcp.example/mcp", "headers": [with("missing")]},
+        ]});
+        let referenced = Referenced {
+            upstreams: BTreeMap::from([("s".to_owned(), Some(data(&[("there", "t0ken")])))]),
+            ..referenced()
+        };
+        let validated = validated(upstreams, referenced);
+        assert!(!format!("{validated:?}").contains("t0ken"));
+        let secret = build(&validated, "gateways");
+        let all: Vec<gateway::UpstreamEntry> =
+            serde_json::from_str(&text(&secret, gateway::UPSTREAMS)).unwrap();
+        assert_eq!(all[0].values["X"], "Bearer t0ken");
+        assert_eq!(all[0].timeout_secs, 60);
+        let fault = all[1].fault.as_deref().unwrap();
+        assert_eq!(fault, "X: the key missing of the Secret s is not there");
+        assert!(
+            !build(&plain(), "gateways")
+                .data
+                .unwrap()
+                .contains_key(gateway::UPSTREAMS)
+        );
+    }
+
+    fn plain() -> Validated {
+        validated(json!({}), referenced())
     }
 
     #[test]
