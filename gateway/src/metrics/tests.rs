@@ -23,6 +23,7 @@ fn groups(numbers: std::ops::Range<usize>) -> Groups {
             ranges: CidrSet::default(),
             worker_key: Secret::from("k"),
             workers: Vec::new(),
+            upstreams: Vec::new(),
         })
         .collect();
     groups.replace(&specs);

@@ -96,6 +96,7 @@ mod tests {
             ranges: CidrSet::default(),
             worker_key: Secret::from("k"),
             workers: Vec::new(),
+            upstreams: Vec::new(),
         });
         let fixed = Fixed::new(groups);
         assert_eq!(fixed.groups().await.unwrap()[0]["group"], "a/b");
