@@ -13,12 +13,14 @@
 //! The walk of one revision: `Observed` → [`Action::Fetch`] → `Fetched` → [`Action::Deploy`] →
 //! `Deployed` → [`Action::Reload`] → `Reloaded`.
 
+mod event;
 mod machine;
 mod memory;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{Action, Event, Failure, Kept, step};
+pub use event::{Action, Event, Failure, Kept};
+pub use machine::step;
 pub use memory::{
     Attempt, Failed, Fetched, Inputs, Memory, Retry, Revision, Served, Settings, Stage,
 };
