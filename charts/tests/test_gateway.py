@@ -53,7 +53,10 @@ def test_the_gateway_knows_every_variable_that_the_chart_sets(case):
     assert ours <= known
     # What is left out has no meaning in a pod of the chart.
     left = {"RAMEN_GATEWAY_CONFIG", "RAMEN_ADDRESS_FILE"}
+    # Programs: the image has none.
+    left |= {"RAMEN_UPSTREAM_COMMANDS"}
     if case == "gateway":
+        left |= {"RAMEN_UPSTREAM_ALLOWED_CIDRS"}
         left |= {"RAMEN_OPERATORS_DIR", "RAMEN_OPERATORS_CIDRS"}
         left |= {"RAMEN_ALLOWED_HOSTS", "RAMEN_ALLOWED_ORIGINS", "RAMEN_PROXY_CIDRS", "RAMEN_TLS_CERT", "RAMEN_TLS_KEY"}
     else:
@@ -65,6 +68,7 @@ def test_values_become_variables():
     full = env(rendered("gateway-full"))
     assert full["RAMEN_ALLOWED_ORIGINS"] == "https://app.example.com,https://other.example.com"
     assert full["RAMEN_TRUST_PROXY"] == "1" and full["RAMEN_PROXY_CIDRS"] == "10.0.0.0/8"
+    assert full["RAMEN_UPSTREAM_ALLOWED_CIDRS"] == "10.96.0.0/16"
     assert full["RAMEN_CALLER_RATE"] == "50" and full["HTTPS_PROXY"]
     assert full["RAMEN_GATEWAY_DISCOVERY"] == "kube"
     some = render({"watchNamespaces": ["team-b", "team-a"], "gateway": {"enabled": True}})
