@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ramen_client::oauth::{Registered, SignIn};
+use ramen_proto::code_name;
 
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
 use crate::names;
-use crate::upstream::{Upstream, code_name};
+use crate::upstream::Upstream;
 
 mod errors;
 mod exchange;

@@ -5,6 +5,7 @@ mod other;
 
 use std::sync::Arc;
 
+use ramen_proto::code_name;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
 use crate::servers;
-use crate::upstream::{Upstream, code_name};
+use crate::upstream::Upstream;
 use other::Other;
 
 const METHOD_NOT_FOUND: i64 = -32601;

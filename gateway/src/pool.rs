@@ -18,7 +18,7 @@ use ramen_proto::v1::mcp_client::McpClient;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Request, Status, Streaming};
 
 use crate::groups::WorkerAt;
 use crate::names::MAX_MESSAGE;
@@ -298,29 +298,6 @@ async fn open(
 fn client(link: Arc<Link>) -> McpClient<link::Wire> {
     let (wire, origin) = link.wire();
     McpClient::with_origin(wire, origin).max_decoding_message_size(MAX_MESSAGE + 1024)
-}
-
-/// The name of a status as gRPC writes it.
-pub fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-        Code::Unknown => "UNKNOWN",
-    }
 }
 
 fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

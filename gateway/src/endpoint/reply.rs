@@ -3,6 +3,7 @@
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use ramen_mcp::{McpError, Message, RequestId, envelope};
+use ramen_proto::code_name;
 use serde_json::json;
 use std::error::Error as _;
 use tonic::{Code, Status};
@@ -10,7 +11,7 @@ use tonic::{Code, Status};
 use super::Ask;
 use crate::answer::{self, Answer};
 use crate::metrics::Outcome;
-use crate::pool::{code_name, was_lost};
+use crate::pool::was_lost;
 use crate::reference::Reference;
 
 /// `None`: a result. `Some`: the code of an error. An answer to another request is none of ours.

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use ramen_group::{DesiredState, LayerRef};
+use ramen_proto::code_name;
 use ramen_proto::v1;
 use ramen_proto::v1::admin_client::AdminClient;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
-
-use crate::upstream::code_name;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
