@@ -4,7 +4,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use super::message::{Fault, Id};
-use crate::upstream::code_name;
+use ramen_proto::code_name;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
