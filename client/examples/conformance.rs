@@ -50,21 +50,20 @@ async fn run() -> Result<(), String> {
         .await
         .map_err(|error| error.chain())?;
     tracing::info!(scenario, version = %client.version(), "connected");
-    let calls: Vec<(String, Value)> = match context["toolCalls"].as_array() {
-        Some(calls) => calls
+    let tools = client.tools();
+    let calls: Vec<(String, Value)> = if let Some(calls) = context["toolCalls"].as_array() {
+        calls
             .iter()
             .map(|call| {
                 let name = call["name"].as_str().unwrap_or_default();
                 (name.to_owned(), call["arguments"].clone())
             })
-            .collect(),
-        None => {
-            let tools = client.tools();
-            tools
-                .iter()
-                .map(|tool| (tool.name.clone(), arguments(tool, &tools)))
-                .collect()
-        }
+            .collect()
+    } else {
+        tools
+            .iter()
+            .map(|tool| (tool.name.clone(), arguments(tool, &tools)))
+            .collect()
     };
     for (name, arguments) in calls {
         let options = CallOptions {

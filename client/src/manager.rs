@@ -211,39 +211,16 @@ impl Manager {
             .into_iter()
             .filter(|(_, config)| config.enabled)
             .map(|(name, config)| async move {
-                let client = inner.connect(&name, &config).await;
-                (name, config, client)
+                let told = inner.begin(&name, config).await;
+                (name, told)
             });
-        // In order both ways: they start in it, and are told of in it.
+        // They start and are told of in order. Each is there as soon as it is connected: one that hangs holds up only what is told.
         let mut dialled = stream::iter(dialled).buffered(inner.options.parallel.max(1));
-        while let Some((name, config, client)) = dialled.next().await {
-            match client {
-                Ok(client) => {
-                    let client = Arc::new(client);
-                    tracing::info!(
-                        server = name,
-                        info = client.server_info(),
-                        tools = client.tools().len(),
-                        "connected"
-                    );
-                    let stop = inner.stop.child_token();
-                    inner.put(&name, Slot::new(config, State::Up, stop));
-                    inner.adopt(&name, client).await;
-                }
+        while let Some((name, told)) = dialled.next().await {
+            match told {
+                Ok((info, tools)) => tracing::info!(server = name, info, tools, "connected"),
                 Err(error) => {
-                    let why = error.chain();
-                    tracing::warn!(
-                        server = name,
-                        error = why,
-                        "not connected; going on without it"
-                    );
-                    let retrying = inner.options.retry_failed;
-                    let state = State::Down { why, retrying };
-                    let stop = inner.stop.child_token();
-                    inner.put(&name, Slot::new(config, state, stop));
-                    if retrying {
-                        inner.supervise(name, Begin::AfterWait);
-                    }
+                    tracing::warn!(server = name, error, "not connected; going on without it");
                 }
             }
         }
@@ -396,6 +373,38 @@ impl Inner {
 
     fn put(&self, name: &str, slot: Slot) {
         self.slots().insert(name.to_owned(), slot);
+    }
+
+    /// Connects a server for the first time; gives who it is and how many tools it has, or why it is not connected.
+    async fn begin(
+        self: &Arc<Self>,
+        name: &str,
+        config: ServerConfig,
+    ) -> Result<(String, usize), String> {
+        match self.connect(name, &config).await {
+            Ok(client) => {
+                let client = Arc::new(client);
+                let told = (client.server_info(), client.tools().len());
+                let stop = self.stop.child_token();
+                self.put(name, Slot::new(config, State::Up, stop));
+                self.adopt(name, client).await;
+                Ok(told)
+            }
+            Err(error) => {
+                let why = error.chain();
+                let retrying = self.options.retry_failed;
+                let state = State::Down {
+                    why: why.clone(),
+                    retrying,
+                };
+                let stop = self.stop.child_token();
+                self.put(name, Slot::new(config, state, stop));
+                if retrying {
+                    self.supervise(name.to_owned(), Begin::AfterWait);
+                }
+                Err(why)
+            }
+        }
     }
 
     async fn connect(&self, name: &str, config: &ServerConfig) -> Result<Client, ClientError> {

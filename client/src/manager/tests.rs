@@ -186,6 +186,21 @@ async fn connect_all_dials_every_enabled_server_in_name_order_and_logs_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_at_the_start_holds_up_no_other() {
+    let world = World::new();
+    world.fate("alpha", [Fate::Hangs]);
+    let manager = Arc::new(world.manager(ManagerOptions::default()));
+    let starting = tokio::spawn({
+        let manager = Arc::clone(&manager);
+        async move { manager.start(servers(&["alpha", "bravo"])).await }
+    });
+    until(&manager, &["bravo"]).await;
+    assert!(!starting.is_finished());
+    manager.close().await;
+    starting.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_are_logged_and_skipped_and_cost_that_servers_tools_only() {
     let log = Log::default();
     let _guard = log.start();
