@@ -64,7 +64,9 @@ def over_http(up):
 
 
 def over_stdio(*command):
-    return {"command": [str(word) for word in command], "env": programs.environment()}
+    # What is remembered of servers is not put among what the person's own programs remember.
+    environment = programs.environment(XDG_CACHE_HOME=str(programs.scratch() / "cache"))
+    return {"command": [str(word) for word in command], "env": environment}
 
 
 def bridge(up):
