@@ -100,6 +100,15 @@ bench: ## the benchmark table against its peers; writes target/bench/*.json and 
 	@$(XTASK) hosts --release --python "$$($(VENV)/python -c 'import sys; print(sys._base_executable)')"
 	@cargo run --quiet --release -p ramen-bench -- $(BENCH)
 
+.PHONY: bench-gateway
+bench-gateway: ## the gateway, the bridge and the client against their goals and peers; writes target/bench/gateway.json (BENCH="--help" for more)
+	@scripts/setup.sh --bench-gateway
+	@cargo build --quiet --release -p ramen-worker
+	@cargo build --quiet --release -p ramen-gateway
+	@cargo build --quiet --release -p ramen-cli
+	@$(XTASK) hosts --release --python "$$($(VENV)/python -c 'import sys; print(sys._base_executable)')"
+	@RAMEN_BENCH_CONTEXTFORGE="$${RAMEN_BENCH_CONTEXTFORGE:-$(CACHE)/contextforge/bin/python}" cargo run --quiet --release -p ramen-bench -- gateway $(BENCH)
+
 .PHONY: fuzz
 fuzz: ## fuzz every target for a minute each (FUZZ="json_rpc --seconds 600" for one)
 	@$(XTASK) fuzz $(FUZZ)
@@ -114,7 +123,7 @@ fmt: ## format the Rust code
 
 .PHONY: lock
 lock: ## pin the requirements of tests and benchmarks anew, from the Python index and from npm
-	@for dir in e2e bench; do \
+	@for dir in e2e bench bench/contextforge; do \
 	  { echo '# Written by `make lock` from requirements.in.'; \
 	    $(RAMEN_UV) pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $$dir/requirements.in \
 	      $$( [ $$dir = bench ] && echo -c e2e/requirements.txt ); } >$$dir/requirements.tmp; \

@@ -6,12 +6,13 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib.sh
 
-force=no bench=no
+force=no bench=no contextforge=no
 for arg in "$@"; do
   case "$arg" in
     --force) force=yes ;;
     --bench) bench=yes ;;
-    *) die "unknown argument '$arg' (known: --force, --bench)" 2 ;;
+    --bench-gateway) bench=yes contextforge=yes ;;
+    *) die "unknown argument '$arg' (known: --force, --bench, --bench-gateway)" 2 ;;
   esac
 done
 
@@ -71,24 +72,31 @@ say "CPython with a shared library: $(scripts/pythons.sh | awk '{printf "%s%s", 
 
 # ---- venv of the clients that the tests use -------------------------------------------------------------------------
 mkdir -p "$cache"
-requirements=(e2e/requirements.txt)
-stamp=$cache/venv/.ramen-stamp
-if [ "$bench" = yes ]; then
-  requirements+=(bench/requirements.txt)
-  stamp=$cache/venv/.ramen-bench-stamp
-fi
 python=$(host_python)
-wanted=$( { "$python" -c 'import sys; print(sys.executable, sys.version)'; cat "${requirements[@]}"; } | sha256sum)
-if [ "$force" = yes ] || [ ! -x "$cache/venv/bin/python" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-  say "Python venv of the test clients: $cache/venv"
-  if ! "$cache/venv/bin/python" -m pip --version >/dev/null 2>&1; then
-    rm -rf "$cache/venv"
-    "$python" -m venv "$cache/venv"
+venv() { # venv FOLDER STAMP WHAT REQUIREMENTS...
+  local folder=$1 stamp=$1/$2 what=$3 wanted file args=()
+  shift 3
+  wanted=$( { "$python" -c 'import sys; print(sys.executable, sys.version)'; cat "$@"; } | sha256sum)
+  if [ "$force" = no ] && [ -x "$folder/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    return
   fi
-  args=()
-  for file in "${requirements[@]}"; do args+=(-r "$file"); done
-  "$cache/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "${args[@]}" </dev/null
+  say "Python venv of $what: $folder"
+  if ! "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
+    rm -rf "$folder"
+    "$python" -m venv "$folder"
+  fi
+  for file in "$@"; do args+=(-r "$file"); done
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "${args[@]}" </dev/null
   printf '%s\n' "$wanted" >"$stamp"
+}
+if [ "$bench" = yes ]; then
+  venv "$cache/venv" .ramen-bench-stamp "the test clients and the benchmark's peers" e2e/requirements.txt bench/requirements.txt
+else
+  venv "$cache/venv" .ramen-stamp "the test clients" e2e/requirements.txt
+fi
+if [ "$contextforge" = yes ]; then
+  # Needs an older mcp than the other peers.
+  venv "$cache/contextforge" .ramen-stamp "the peer gateway" bench/contextforge/requirements.txt
 fi
 
 # ---- cargo tools ----------------------------------------------------------------------------------------------------

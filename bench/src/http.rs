@@ -8,32 +8,43 @@ use tokio::net::TcpStream;
 
 pub(crate) struct Connection {
     stream: TcpStream,
-    request: Vec<u8>,
     buffer: Vec<u8>,
 }
 
+/// The bytes of a POST of a legacy client that reads JSON and events.
+pub(crate) fn request(
+    host: &str,
+    path: &str,
+    key: Option<&str>,
+    session: Option<&str>,
+    body: &[u8],
+) -> Vec<u8> {
+    let line = |name: &str, value: Option<&str>| {
+        value.map_or_else(String::new, |value| format!("{name}{value}\r\n"))
+    };
+    let key = line("authorization: Bearer ", key);
+    let session = line("mcp-session-id: ", session);
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\n{key}{session}content-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-06-18\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
 impl Connection {
-    /// Connects; every later [`Self::post`] sends this body to `/mcp`.
-    pub(crate) async fn connect(address: &str, body: &[u8]) -> io::Result<Self> {
+    pub(crate) async fn connect(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let mut request = format!(
-            "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-             accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-06-18\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        )
-        .into_bytes();
-        request.extend_from_slice(body);
         Ok(Self {
             stream,
-            request,
-            buffer: Vec::with_capacity(4096),
+            buffer: Vec::with_capacity(16 * 1024),
         })
     }
 
-    /// Sends the request and gives back the answer's body.
-    pub(crate) async fn post(&mut self) -> io::Result<&[u8]> {
-        self.stream.write_all(&self.request).await?;
+    /// Sends a request and gives back the answer's body.
+    pub(crate) async fn send(&mut self, request: &[u8]) -> io::Result<&[u8]> {
+        self.stream.write_all(request).await?;
         self.buffer.clear();
         loop {
             if self.stream.read_buf(&mut self.buffer).await? == 0 {

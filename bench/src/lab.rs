@@ -20,13 +20,10 @@ pub(crate) struct Options {
     /// Few short rounds, to see that everything runs; the figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Where to write worker.json
+    /// Folder of the JSON that is written
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
-    /// Where to write the plot of the ratios (only after a full run)
-    #[arg(long, default_value = "docs/assets/bench-worker.svg")]
-    plot: PathBuf,
-    /// Folder of ramen, ramen-worker and the hosts [default: the one of this program]
+    /// Folder of the programs and the hosts [default: the one of this program]
     #[arg(long)]
     bin_dir: Option<PathBuf>,
     /// Python of the peers; the hosts run the same version
@@ -35,6 +32,9 @@ pub(crate) struct Options {
     /// uv of the deploy step
     #[arg(long, env = "RAMEN_UV")]
     uv: PathBuf,
+    /// Python with mcp-contextforge-gateway, for the measure of that peer
+    #[arg(long, env = "RAMEN_BENCH_CONTEXTFORGE", value_name = "PYTHON")]
+    contextforge: Option<PathBuf>,
 }
 
 pub(crate) struct Lab {
@@ -42,22 +42,23 @@ pub(crate) struct Lab {
     pub(crate) load: Duration,
     pub(crate) quick: bool,
     pub(crate) out: PathBuf,
-    pub(crate) plot: PathBuf,
     pub(crate) bin: PathBuf,
     pub(crate) python: PathBuf,
     /// "3.11": of the hosts, so that both sides run the same.
     pub(crate) python_version: String,
     pub(crate) uv: PathBuf,
+    pub(crate) contextforge: Option<PathBuf>,
     only: Vec<String>,
     folder: tempfile::TempDir,
 }
 
 impl Lab {
-    pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
+    /// A lab with these programs of ours.
+    pub(crate) fn new(options: Options, programs: &[&str]) -> anyhow::Result<Self> {
         let this = std::env::current_exe().context("cannot find this program")?;
         let beside = this.parent().map(Path::to_path_buf).unwrap_or_default();
         let bin = options.bin_dir.unwrap_or(beside);
-        for program in ["ramen", "ramen-worker"] {
+        for program in programs {
             if !bin.join(program).exists() {
                 bail!(
                     "{program} is not in {}: run `make release` first",
@@ -88,11 +89,11 @@ impl Lab {
             load: Duration::from_secs_f64(if options.quick { 0.3 } else { options.seconds }),
             quick: options.quick,
             out: root().join(options.out),
-            plot: root().join(options.plot),
             bin,
             python: options.python,
             python_version,
             uv: options.uv,
+            contextforge: options.contextforge,
             only: options.only,
             folder: tempfile::tempdir().context("cannot make a temporary folder")?,
         })

@@ -21,8 +21,14 @@ pub(crate) enum Target {
         address: String,
         key: Option<String>,
     },
-    /// `POST /mcp`.
-    Http { address: String },
+    /// A POST, with a key or without.
+    Http {
+        address: String,
+        path: String,
+        key: Option<String>,
+        /// Whether each connection names a session of its own, for a server that is faster with one.
+        session: bool,
+    },
 }
 
 /// What a load saw.
@@ -115,9 +121,17 @@ pub(crate) async fn closed(
                 });
             }
         }
-        Target::Http { address } => {
-            for _ in 0..in_flight {
-                let mut connection = http::Connection::connect(address, body)
+        Target::Http {
+            address,
+            path,
+            key,
+            session,
+        } => {
+            for index in 0..in_flight {
+                let session = session.then(|| format!("bench-{index}"));
+                let request =
+                    http::request(address, path, key.as_deref(), session.as_deref(), body);
+                let mut connection = http::Connection::connect(address)
                     .await
                     .context("cannot connect")?;
                 let stop = stop.clone();
@@ -125,7 +139,7 @@ pub(crate) async fn closed(
                     let mut seen = Outcome::default();
                     while !stop.load(Ordering::Relaxed) {
                         let started = Instant::now();
-                        let answer = connection.post().await;
+                        let answer = connection.send(&request).await;
                         let broken = answer.is_err();
                         seen.note(
                             started,

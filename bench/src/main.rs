@@ -1,5 +1,6 @@
-//! The benchmark of one machine: our worker against its peers, all on the same calculator and the same Python, in
-//! interleaved rounds. Writes `target/bench/worker.json`, a plot of the ratios, and one table on stdout.
+//! The benchmark of one machine: our worker and our gateway against their peers, all on the same calculator and the same
+//! Python, in interleaved rounds. Writes `target/bench/worker.json` and a plot of the ratios, or `target/bench/gateway.json`,
+//! and one table on stdout.
 #![expect(clippy::print_stdout, reason = "results of a command line tool")]
 
 mod grpc;
@@ -10,10 +11,11 @@ mod measures;
 mod null;
 mod plot;
 mod servers;
+mod stub;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use ramen_bench::{processes, report, stats};
 
 #[derive(Parser)]
@@ -22,7 +24,16 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
+    worker: WorkerArgs,
+}
+
+#[derive(Args)]
+struct WorkerArgs {
+    #[command(flatten)]
     options: lab::Options,
+    /// Where to write the plot of the ratios (only after a full run)
+    #[arg(long, default_value = "docs/assets/bench-worker.svg")]
+    plot: std::path::PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -30,6 +41,11 @@ enum Command {
     /// The null server: the transport's ceiling, a calculator in Rust (started by the benchmark itself)
     #[command(hide = true)]
     Null,
+    /// The stub of a worker behind the gateway (started by the benchmark itself)
+    #[command(hide = true)]
+    Stub,
+    /// The gateway, the bridge and the client instead of the worker
+    Gateway(lab::Options),
 }
 
 fn main() -> ExitCode {
@@ -40,7 +56,9 @@ fn main() -> ExitCode {
             .build()?;
         match cli.command {
             Some(Command::Null) => runtime.block_on(null::serve()),
-            None => runtime.block_on(measures::run(cli.options)),
+            Some(Command::Stub) => runtime.block_on(stub::serve()),
+            Some(Command::Gateway(options)) => runtime.block_on(measures::gateway::run(options)),
+            None => runtime.block_on(measures::run(cli.worker.options, cli.worker.plot)),
         }
     };
     match run() {

@@ -1,15 +1,31 @@
 //! The measures, in the order in which they run. A part that fails is told at the end; the others still run.
 
+/// Runs a part when one of its ids is wanted.
+macro_rules! part {
+    ($lab:ident, $findings:ident, $ids:expr, $run:path) => {
+        if $lab.wants(&$ids) {
+            eprintln!("bench: {}", $ids.join(", "));
+            if let Err(error) = $run(&$lab, &mut $findings).await {
+                $findings.fail(&$ids.join(", "), &error);
+            }
+        }
+    };
+}
+
 mod client;
+mod contest;
+pub(crate) mod gateway;
 mod isolation;
 mod memory;
 mod reload;
 mod throughput;
 mod up;
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
 
-use crate::lab::{Lab, Options, write};
+use crate::lab::{Lab, Options, root, write};
 use crate::plot;
 use crate::report::{Findings, Goal, Goals};
 
@@ -32,20 +48,9 @@ const GOALS: Goals = &[
     ("client_cold_ms", "ms", Goal::Below(30.0)),
 ];
 
-/// Runs a part when one of its ids is wanted.
-macro_rules! part {
-    ($lab:ident, $findings:ident, $ids:expr, $run:path) => {
-        if $lab.wants(&$ids) {
-            eprintln!("bench: {}", $ids.join(", "));
-            if let Err(error) = $run(&$lab, &mut $findings).await {
-                $findings.fail(&$ids.join(", "), &error);
-            }
-        }
-    };
-}
-
-pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let lab = Lab::new(options)?;
+/// The measures of the worker; the plot of the ratios is written after a full run.
+pub(crate) async fn run(options: Options, svg: PathBuf) -> anyhow::Result<()> {
+    let lab = Lab::new(options, &["ramen", "ramen-worker"])?;
     let mut findings = Findings::new(GOALS);
     part!(
         lab,
@@ -61,18 +66,23 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     part!(lab, findings, ["reload_rss_pct"], reload::growth);
     part!(lab, findings, ["push_s", "deps_s"], up::run);
     part!(lab, findings, ["client_cold_ms"], client::cold);
+    if lab.is_full()
+        && let Some(text) = plot::ratios(&findings)
+    {
+        write(&root().join(svg), &text)?;
+    }
+    finish(&lab, &mut findings, "worker.json")
+}
+
+/// Writes what was found, and prints it.
+fn finish(lab: &Lab, findings: &mut Findings, file: &str) -> anyhow::Result<()> {
     findings.sort();
     let mut machine = crate::processes::machine();
     machine["python"] = lab.python_version.clone().into();
     machine["full"] = lab.is_full().into();
     let json =
         serde_json::to_string_pretty(&findings.json(&machine)).context("cannot write JSON")?;
-    write(&lab.out.join("worker.json"), &(json + "\n"))?;
-    if lab.is_full()
-        && let Some(svg) = plot::ratios(&findings)
-    {
-        write(&lab.plot, &svg)?;
-    }
+    write(&lab.out.join(file), &(json + "\n"))?;
     print!("{}", findings.table());
     anyhow::ensure!(
         findings.missed.is_empty(),

@@ -1,5 +1,8 @@
 //! Starts and ends the servers: the null ceiling, the peers, and our worker with all its guards on.
 
+pub(crate) mod contextforge;
+pub(crate) mod gateway;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -34,50 +37,61 @@ impl Server {
         let mut command =
             Command::new(std::env::current_exe().context("cannot find this program")?);
         command.arg("null");
-        Self::start(command, |address| Target::Grpc { address, key: None }).await
+        Self::grpc(command).await
     }
 
     /// A Python peer that speaks gRPC.
     pub(crate) async fn grpc_peer(lab: &Lab, script: &str) -> anyhow::Result<Self> {
-        Self::start(peer(lab, script), |address| Target::Grpc {
-            address,
-            key: None,
-        })
-        .await
+        Self::grpc(peer(lab, script)).await
     }
 
     /// A Python peer that speaks HTTP.
     pub(crate) async fn http_peer(lab: &Lab, script: &str) -> anyhow::Result<Self> {
-        Self::start(peer(lab, script), |address| Target::Http { address }).await
+        let (child, said) = announced(peer(lab, script)).await?;
+        let target = Target::Http {
+            address: format!("127.0.0.1:{}", said[0]),
+            path: "/mcp".to_owned(),
+            key: None,
+            session: false,
+        };
+        Self::of(child, target)
     }
 
-    async fn start(mut command: Command, target: fn(String) -> Target) -> anyhow::Result<Self> {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| {
-                format!("cannot start {}", command.as_std().get_program().display())
-            })?;
-        let stdout = child.stdout.take().context("no stdout")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let line = tokio::time::timeout(PATIENCE, lines.next_line())
-            .await
-            .context("the server says nothing")??;
-        let Some(port) = line
-            .as_deref()
-            .and_then(|line| line.strip_prefix("listening "))
-        else {
-            bail!("a server ended before it listened (its reason is above)");
-        };
-        let pid = child.id().context("the server ended")?;
+    async fn grpc(command: Command) -> anyhow::Result<Self> {
+        let (child, said) = announced(command).await?;
+        let address = format!("127.0.0.1:{}", said[0]);
+        Self::of(child, Target::Grpc { address, key: None })
+    }
+
+    pub(crate) fn of(child: Child, target: Target) -> anyhow::Result<Self> {
         Ok(Self {
-            pid,
-            target: target(format!("127.0.0.1:{port}")),
+            pid: child.id().context("the server ended")?,
+            target,
             _child: child,
         })
     }
+}
+
+/// Starts a server and reads its first line: `listening`, the port, and what else it says.
+pub(crate) async fn announced(mut command: Command) -> anyhow::Result<(Child, Vec<String>)> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.as_std().get_program().display()))?;
+    let stdout = child.stdout.take().context("no stdout")?;
+    let mut lines = BufReader::new(stdout).lines();
+    let line = tokio::time::timeout(PATIENCE, lines.next_line())
+        .await
+        .context("the server says nothing")??;
+    let said = line
+        .as_deref()
+        .and_then(|line| line.strip_prefix("listening "));
+    let Some(said) = said else {
+        bail!("a server ended before it listened (its reason is above)");
+    };
+    Ok((child, said.split(' ').map(str::to_owned).collect()))
 }
 
 fn peer(lab: &Lab, script: &str) -> Command {
@@ -216,7 +230,7 @@ impl Worker {
         let pid = child.id().context("the worker ended")?;
         let started = Instant::now();
         loop {
-            if let Some(address) = read_address(&address_file)
+            if let Some(address) = read_address(&address_file, "grpc")
                 && is_serving(&address).await
             {
                 return Ok(Self {
@@ -314,7 +328,7 @@ pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) -> anyhow::Resul
     rustix::process::kill_process(pid, signal).context("cannot send a signal")
 }
 
-fn random_key(prefix: &str) -> anyhow::Result<String> {
+pub(crate) fn random_key(prefix: &str) -> anyhow::Result<String> {
     use std::io::Read as _;
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")
@@ -327,9 +341,10 @@ fn random_key(prefix: &str) -> anyhow::Result<String> {
     Ok(key)
 }
 
-pub(crate) fn read_address(file: &Path) -> Option<String> {
+/// Where a server says that it serves `what`.
+pub(crate) fn read_address(file: &Path, what: &str) -> Option<String> {
     let told: Value = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
-    told["grpc"].as_str().map(str::to_owned)
+    told[what].as_str().map(str::to_owned)
 }
 
 pub(crate) async fn is_serving(address: &str) -> bool {

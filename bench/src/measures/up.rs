@@ -190,7 +190,7 @@ fn group_document(url: &str, python: &str) -> String {
 async fn connect(group: &Path, log: &Path) -> anyhow::Result<Client> {
     let started = Instant::now();
     loop {
-        if let Some(address) = read_address(&group.join("address.json"))
+        if let Some(address) = read_address(&group.join("address.json"), "grpc")
             && is_serving(&address).await
         {
             let key = std::fs::read_dir(group.join("keys"))
