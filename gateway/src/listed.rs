@@ -16,8 +16,10 @@ use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt};
 use crate::pool::WorkerTls;
 use crate::upstreams::UpstreamSpec;
 
-/// How often the files are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the file of groups is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Every so many looks the key files are, too: there may be thousands.
+const KEYS_EVERY: u32 = 10;
 /// Largest file of groups.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
@@ -237,8 +239,15 @@ fn first_key(files: &KeyFiles) -> Result<Secret, String> {
 /// Keeps the groups as the file says, for ever. A file that cannot be used changes nothing.
 pub async fn watch(path: PathBuf, groups: Groups, mut last: Reading) {
     let mut seen = last.prints();
+    let mut looks = 0_u32;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
+        looks = looks.wrapping_add(1);
+        // The file itself comes first.
+        let same = last.files.first().map(KeyFiles::print) == seen.first().cloned();
+        if same && looks % KEYS_EVERY != 0 {
+            continue;
+        }
         let now = last.prints();
         if now == seen {
             continue;

@@ -64,7 +64,8 @@ async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) ->
         let (gateway, cut) = (Arc::clone(&gateway), Arc::clone(&cut));
         let chunked = request.headers().contains_key(TRANSFER_ENCODING);
         async move {
-            let mut answer = gateway.answer(peer, request).await;
+            // Boxed: a connection keeps the place of what makes its answers, and a listener has one for hours.
+            let mut answer = Box::pin(gateway.answer(peer, request)).await;
             if chunked {
                 // The parser has dropped a Content-Length beside it, so nobody can tell whether a proxy
                 // in front saw the same end of the body. RFC 9112, 6.1: what follows is not read.
@@ -90,7 +91,7 @@ async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) ->
         .max_local_error_reset_streams(Some(128))
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_ANSWER);
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    let serving = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     connection
         .drive(serving, auto::Connection::graceful_shutdown)
         .await

@@ -6,6 +6,7 @@
 
 mod link;
 mod tls;
+mod unary;
 mod worker;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -129,16 +130,13 @@ impl Pool {
         body: Bytes,
         limit: Duration,
     ) -> Result<Bytes, Status> {
+        let framed = unary::frame(body);
         let call = self.reach(carried.zone.as_deref(), |link| {
-            let mut request = Request::new(JsonRpc { body: body.clone() });
+            let mut request = Request::new(());
             keys.write(request.metadata_mut(), Some(carried));
             request.set_timeout(limit);
-            async move {
-                client(link)
-                    .call(request)
-                    .await
-                    .map(|reply| reply.into_inner().body)
-            }
+            let (metadata, ..) = request.into_parts();
+            unary::call(link, framed.clone(), metadata)
         });
         // The worker keeps the deadline; this is for one that does not.
         match tokio::time::timeout(limit + Duration::from_secs(1), call).await {
@@ -210,6 +208,10 @@ impl Pool {
 
     /// The workers; waits a moment when there is none, or none in the zone.
     async fn present(&self, zone: Option<&str>) -> Result<Arc<Vec<Arc<Worker>>>, Status> {
+        let now = Arc::clone(&self.workers.borrow());
+        if now.iter().any(|worker| worker.is_in(zone)) {
+            return Ok(now);
+        }
         let mut watch = self.workers.subscribe();
         let some = watch.wait_for(|workers| workers.iter().any(|worker| worker.is_in(zone)));
         match tokio::time::timeout(GRACE, some).await {
@@ -221,6 +223,9 @@ impl Pool {
 
     /// Least loaded first, those that stand aside last; equals take turns.
     fn order(&self, workers: &[Arc<Worker>], zone: Option<&str>) -> Vec<Arc<Worker>> {
+        if let [only] = workers {
+            return vec![Arc::clone(only)];
+        }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut order: Vec<_> = (0..workers.len())
             .map(|at| &workers[(at.wrapping_add(turn)) % workers.len()])

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -130,13 +130,17 @@ impl Connection {
         Arc::clone(&self.cut)
     }
 
-    /// Runs the connection to its end; `ask` tells it that it takes no more requests.
-    pub async fn drive<C, E>(self, connection: C, ask: impl Fn(Pin<&mut C>)) -> io::Result<()>
+    /// Runs the connection to its end; `ask` tells it that it takes no more requests. It is boxed,
+    /// because a future keeps both the argument that it got and the place where it pins it.
+    pub async fn drive<C, E>(
+        self,
+        mut connection: Pin<Box<C>>,
+        ask: impl Fn(Pin<&mut C>),
+    ) -> io::Result<()>
     where
         C: Future<Output = Result<(), E>>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut connection = pin!(connection);
         let mut stopping = self.stopping.clone();
         let cut = self.cut();
         let mut look = tokio::time::interval(LOOK_EVERY);

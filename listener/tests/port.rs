@@ -84,7 +84,7 @@ async fn speak(stream: Stream, connection: Connection, go: Arc<Notify>) -> std::
         }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    let serving = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     connection
         .drive(serving, auto::Connection::graceful_shutdown)
         .await

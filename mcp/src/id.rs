@@ -37,6 +37,14 @@ impl RequestId {
         usable.then_some(Self { raw })
     }
 
+    /// The same id with bytes of its own: what lives long must not keep the whole message that it came in.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self {
+            raw: Bytes::copy_from_slice(&self.raw),
+        }
+    }
+
     /// The id of a number.
     pub fn number(id: u32) -> Self {
         Self {

@@ -89,7 +89,7 @@ async fn http2(
         .max_local_error_reset_streams(Some(128))
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_ANSWER);
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    let serving = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     connection
         .drive(serving, http2::Connection::graceful_shutdown)
         .await

@@ -34,6 +34,7 @@ pub(super) const MAX_STREAMS: usize = 100;
 pub(super) struct Link {
     sender: SendRequest<tonic::body::Body>,
     origin: Uri,
+    call: Uri,
     streams: AtomicUsize,
 }
 
@@ -130,9 +131,12 @@ impl Link {
         let scheme = if at.tls.is_some() { "https" } else { "http" };
         let origin =
             Uri::try_from(format!("{scheme}://{address}")).map_err(|error| error.to_string())?;
+        let call = Uri::try_from(format!("{scheme}://{address}/ramen.v1.Mcp/Call"))
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             sender,
             origin,
+            call,
             streams: AtomicUsize::new(0),
         })
     }
@@ -145,11 +149,31 @@ impl Link {
         self.streams.load(Ordering::Relaxed)
     }
 
+    /// Where the one unary call goes.
+    pub(super) fn call_uri(&self) -> Uri {
+        self.call.clone()
+    }
+
     /// One more stream, and where it goes.
     pub(super) fn wire(self: Arc<Self>) -> (Wire, Uri) {
         self.streams.fetch_add(1, Ordering::Relaxed);
         let (sender, origin) = (self.sender.clone(), self.origin.clone());
         (Wire { link: self, sender }, origin)
+    }
+}
+
+impl Wire {
+    /// Sends one request. The stream counts until this is dropped.
+    pub(super) async fn send(
+        &mut self,
+        request: http::Request<tonic::body::Body>,
+    ) -> Result<http::Response<Incoming>, WireError> {
+        self.sender.ready().await.map_err(|_| WireError::Unsent)?;
+        let answer = self.sender.try_send_request(request).await;
+        answer.map_err(|mut error| match error.take_message() {
+            Some(_) => WireError::Unsent,
+            None => WireError::Lost(error.into_error()),
+        })
     }
 }
 

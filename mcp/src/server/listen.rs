@@ -52,7 +52,7 @@ fn read(request: &Request<'_>, server_info: Arc<str>) -> Result<Listen, McpError
         ));
     }
     Ok(Listen {
-        id: request.id.clone(),
+        id: request.id.detached(),
         tools: flag(0)?,
         prompts: flag(1)?,
         resources: flag(2)?,
