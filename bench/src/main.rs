@@ -3,6 +3,7 @@
 //! and one table on stdout.
 #![expect(clippy::print_stdout, reason = "results of a command line tool")]
 
+mod api_server;
 mod grpc;
 mod http;
 mod lab;

@@ -39,7 +39,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     );
     part!(lab, findings, ["x_contextforge"], versus::contextforge);
     part!(lab, findings, ["list_p99_ms", "rss_mib"], many::lists);
-    part!(lab, findings, ["route_ms"], route::file);
+    part!(lab, findings, ["route_ms"], route::slices);
     part!(
         lab,
         findings,

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use tokio::process::{Child, Command};
 
 use super::{PATIENCE, clean, random_key, read_address};
+use crate::api_server::{ApiServer, OWN};
 use crate::lab::{Lab, write};
 use crate::load::Target;
 
@@ -26,12 +27,11 @@ pub(crate) struct Gateway {
     pub(crate) address: String,
     /// What all callers use.
     pub(crate) key: String,
-    folder: PathBuf,
     _child: Child,
 }
 
 impl Gateway {
-    /// Starts a gateway and waits until it listens.
+    /// Starts a gateway with these groups in a file.
     pub(crate) async fn start(
         lab: &Lab,
         folder: &Path,
@@ -40,18 +40,39 @@ impl Gateway {
     ) -> anyhow::Result<Self> {
         let key = random_key("rmk_")?;
         let config = list(folder, groups, &key)?;
+        let mut command = Command::new(lab.bin.join("ramen-gateway"));
+        clean(&mut command)
+            .arg("--config")
+            .arg(config)
+            .envs(env.iter().copied());
+        Self::run(command, folder, key).await
+    }
+
+    /// Starts a gateway that finds its groups through an API server; they open with this key.
+    pub(crate) async fn of_cluster(
+        lab: &Lab,
+        folder: &Path,
+        server: &ApiServer,
+        key: &str,
+    ) -> anyhow::Result<Self> {
+        let file = folder.join("kubeconfig");
+        server.kubeconfig(&file)?;
+        let mut command = Command::new(lab.bin.join("ramen-gateway"));
+        clean(&mut command)
+            .args(["--discovery", "kube", "--namespace", OWN])
+            .env("KUBECONFIG", file);
+        Self::run(command, folder, key.to_owned()).await
+    }
+
+    /// Waits until it listens.
+    async fn run(mut command: Command, folder: &Path, key: String) -> anyhow::Result<Self> {
         let address_file = folder.join("gateway.json");
         let _ = std::fs::remove_file(&address_file);
         let log =
             std::fs::File::create(folder.join("gateway.log")).context("cannot make gateway.log")?;
-        let mut command = Command::new(lab.bin.join("ramen-gateway"));
-        let mut child = clean(&mut command)
-            .arg("--config")
-            .arg(config)
-            .args(["--listen", "127.0.0.1:0"])
-            .arg("--address-file")
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0", "--address-file"])
             .arg(&address_file)
-            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("cannot share gateway.log")?)
             .stderr(log)
@@ -77,14 +98,8 @@ impl Gateway {
             pid,
             address,
             key,
-            folder: folder.to_path_buf(),
             _child: child,
         })
-    }
-
-    /// Serves these groups from now on.
-    pub(crate) fn serve(&self, groups: &[Group]) -> anyhow::Result<()> {
-        list(&self.folder, groups, &self.key).map(|_| ())
     }
 
     /// The endpoint of a group.

@@ -1,10 +1,16 @@
 //! Many groups with a stub of a worker behind each.
 
-use anyhow::Context as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
 use tokio::process::{Child, Command};
 
+use crate::http::{Connection, request};
 use crate::servers::announced;
-use crate::servers::gateway::Group;
+use crate::servers::gateway::{Gateway, Group, path};
+
+pub(super) const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The stub that is all workers.
 pub(super) struct Stub {
@@ -44,4 +50,25 @@ impl Stub {
 /// The name of the n-th group.
 pub(super) fn name(n: usize) -> String {
     format!("group-{n}")
+}
+
+/// Whether a group answers.
+pub(super) async fn is_served(gateway: &Gateway, group: &str) -> anyhow::Result<bool> {
+    let mut connection = Connection::connect(&gateway.address)
+        .await
+        .context("cannot connect to the gateway")?;
+    let (address, key) = (&gateway.address, gateway.key.as_str());
+    let request = request(address, &path(group), Some(key), None, LIST);
+    // A group that is not known is refused.
+    Ok(connection.send(&request).await.is_ok())
+}
+
+/// Waits until the last of so many groups is served, which is when all are known.
+pub(super) async fn served(gateway: &Gateway, count: usize) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while !is_served(gateway, &name(count - 1)).await? {
+        ensure!(begin.elapsed() < PATIENCE, "the groups are never served");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
 }

@@ -7,24 +7,28 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use tokio::task::JoinSet;
 
-use super::crowd::{Stub, name};
+use super::crowd::{LIST, Stub, name, served};
+use crate::api_server::ApiServer;
 use crate::http::{Connection, request};
 use crate::lab::Lab;
 use crate::processes::rss_mib;
 use crate::report::Findings;
 use crate::servers::gateway::{Gateway, path};
+use crate::servers::random_key;
 use crate::stats::quantile;
 use crate::stub::TOOLS;
 
 /// Clients that list, one group after the other.
 const CLIENTS: usize = 4;
-const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
 pub(super) async fn lists(lab: &Lab, findings: &mut Findings) -> anyhow::Result<()> {
     let count = if lab.quick { 100 } else { 1000 };
     let stub = Stub::start().await?;
     let folder = lab.folder("many")?;
-    let gateway = Gateway::start(lab, &folder, &stub.groups(count), &[]).await?;
+    let (groups, key) = (stub.groups(count), random_key("rmk_")?);
+    let server = ApiServer::start(&groups, &key).await?;
+    let gateway = Gateway::of_cluster(lab, &folder, &server, &key).await?;
+    served(&gateway, count).await?;
     let requests: Arc<Vec<Vec<u8>>> = Arc::new(
         (0..count)
             .map(|n| {
