@@ -7,7 +7,7 @@ sessions, answers as JSON, errors alone in the log. PostgreSQL where the machine
 makes a virtual server of its tools and says: listening PORT PATH TOKEN TOOL DATABASE.
 """
 
-import atexit
+import ctypes
 import glob
 import json
 import os
@@ -18,7 +18,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -39,12 +38,19 @@ def program(name):
     return next((path for path in found if path), None)
 
 
-def postgres():
+def goes_with_us(how):
+    """Run in a child before its program: the kernel sends it this signal when we end, however we do."""
+    return lambda: ctypes.CDLL(None).prctl(1, how)
+
+
+def postgres(parent):
     """A PostgreSQL of its own; its URL, or None. It does not run as root."""
     if not (program("initdb") and program("postgres")):
         return None
-    folder, port = Path(tempfile.mkdtemp(prefix="contextforge-")), free_port()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder, port = parent / "postgres", free_port()
+    folder.mkdir()
+    for above in (parent, parent.parent):
+        above.chmod(0o711)
     ways = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
     if os.geteuid() == 0:
         ways["user"] = next(user for user in ("postgres", "nobody") if user in {entry.pw_name for entry in pwd.getpwall()})
@@ -52,10 +58,9 @@ def postgres():
     made = subprocess.run([program("initdb"), "-D", folder / "data", "-U", "bench", "--auth=trust", "--no-sync"], check=False, **ways)
     if made.returncode:
         return None
-    server = subprocess.Popen([program("postgres"), "-D", folder / "data", "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1",
-                               "-c", "max_connections=500", "-c", "shared_buffers=512MB", "-c", "work_mem=16MB"], **ways)
-    atexit.register(server.wait)
-    atexit.register(server.send_signal, signal.SIGINT)
+    subprocess.Popen([program("postgres"), "-D", folder / "data", "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1",
+                               "-c", "max_connections=500", "-c", "shared_buffers=512MB", "-c", "work_mem=16MB"],
+                     preexec_fn=goes_with_us(signal.SIGINT), **ways)
     wait_for(lambda: socket.create_connection(("127.0.0.1", port)).close())
     return f"postgresql+psycopg://bench@127.0.0.1:{port}/postgres"
 
@@ -106,7 +111,7 @@ class Api:
 def main():
     upstream, folder = sys.argv[1], Path(sys.argv[2]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    database, port = postgres(), free_port()
+    database, port = postgres(folder), free_port()
     os.environ.update(settings(folder, database))
     os.chdir(folder)
     cores = len(os.sched_getaffinity(0))
@@ -114,10 +119,7 @@ def main():
         server = subprocess.Popen(
             [sys.executable, "-m", "gunicorn", "--worker-class", "uvicorn.workers.UvicornWorker", "--workers", str(2 * cores + 1), "--preload",
              "--timeout", "600", "--max-requests", "100000", "--max-requests-jitter", "100", "--bind", f"127.0.0.1:{port}", "mcpgateway.main:app"],
-            stdout=log, stderr=log)
-    atexit.register(server.wait)
-    atexit.register(server.terminate)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            stdout=log, stderr=log, preexec_fn=goes_with_us(signal.SIGTERM))
 
     def up():
         if server.poll() is not None:
