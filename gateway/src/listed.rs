@@ -245,7 +245,7 @@ pub async fn watch(path: PathBuf, groups: Groups, mut last: Reading) {
         looks = looks.wrapping_add(1);
         // The file itself comes first.
         let same = last.files.first().map(KeyFiles::print) == seen.first().cloned();
-        if same && looks % KEYS_EVERY != 0 {
+        if same && !looks.is_multiple_of(KEYS_EVERY) {
             continue;
         }
         let now = last.prints();

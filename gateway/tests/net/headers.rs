@@ -149,7 +149,8 @@ async fn floods_of_headers_and_trailers_end_their_own_connection() {
     let lines = |count: usize| {
         (0..count)
             .map(|n| format!("x-{n}: 1\r\n"))
-            .collect::<String>()
+            .collect::<Vec<_>>()
+            .concat()
     };
     for flood in [
         lines(97),

@@ -109,7 +109,7 @@ async fn chunks_that_are_not_plain_are_refused() {
         ),
         (
             "a size that overflows",
-            format!("1{:0>16}\r\n{body}\r\n0\r\n\r\n", size),
+            format!("1{size:0>16}\r\n{body}\r\n0\r\n\r\n"),
         ),
         ("no size", format!("\r\n{body}\r\n0\r\n\r\n")),
         (

@@ -10,7 +10,7 @@ use crate::servers::announced;
 use crate::servers::gateway::{Gateway, Group, path};
 
 pub(super) const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The stub that is all workers.
 pub(super) struct Stub {
