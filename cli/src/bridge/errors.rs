@@ -1,10 +1,10 @@
 //! JSON-RPC errors that the bridge makes itself, with the codes of the bridge whose configurations carry over.
 
+use ramen_proto::code_name;
 use serde_json::json;
 use tonic::{Code, Status};
 
 use super::message::{Fault, Id};
-use ramen_proto::code_name;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
