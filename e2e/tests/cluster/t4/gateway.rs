@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -19,7 +19,7 @@ use kube::{
 use ramen_crds::McpGroup;
 use ramen_e2e::{
     Agent, GRPC, GitHost, Group, HttpCaller, HttpRefusal, Namespace, Release, Tier, comes_true,
-    condition, gone, with_temp_ns,
+    condition, gone, request, with_temp_ns,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -384,6 +384,57 @@ async fn a_group_is_called_as_the_page_says() {
         let listed = shell.run(&ask).await?;
         assert!(listed.contains("\"greet\""), "{listed}");
         forwarding.kill().await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// An operation: the status, and the answer.
+async fn operate(url: &str, key: &str, path: &str, input: &Value) -> anyhow::Result<(u16, Value)> {
+    let bearer = format!("Bearer {key}");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let url = format!("{url}/api/v1/{path}");
+    let answer = request("POST", &url, &headers, input.to_string().as_bytes()).await?;
+    let body = serde_json::from_str(&answer.body).unwrap_or_default();
+    Ok((answer.status, body))
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_chart() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        let keys = json!({ "stringData": { "ana.read": "rmk_ana", "bo.write": "rmk_bo" } });
+        namespace.apply::<Secret>("operators", keys).await?;
+        let mut values = two();
+        values["gateway"]["operations"] =
+            json!({ "secretName": "operators", "cidrs": ["10.0.0.0/8"] });
+        Release::install(&namespace, values).await?;
+        let git = GitHost::http()?;
+        let first = git.push(&greeting("one"))?;
+        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 1)).await?;
+        group.serves(&first).await?;
+        let urls = both(&namespace).await?;
+        let name = format!("{}/library", namespace.name);
+        let (status, listed) = operate(&urls[0], "rmk_ana", "groups/list", &json!({})).await?;
+        assert_eq!(status, 200, "{listed}");
+        assert_eq!(listed["groups"][0]["group"], json!(name), "{listed}");
+        let (status, _) = operate(&urls[0], "rmk_stranger", "groups/list", &json!({})).await?;
+        assert_eq!(status, 401);
+
+        let second = git.push(&greeting("two"))?;
+        let deploy = json!({ "group": name, "ref": second });
+        let (status, refused) = operate(&urls[0], "rmk_ana", "groups/deploy", &deploy).await?;
+        assert_ne!(status, 200, "who may look may not change: {refused}");
+        let (status, asked) = operate(&urls[1], "rmk_bo", "groups/deploy", &deploy).await?;
+        assert_eq!(status, 200, "{asked}");
+        group.serves(&second).await?;
+        // With the rights that the chart gives, the change has its Event.
+        let events = namespace.api::<Event>().list(&ListParams::default());
+        let told = serde_json::to_string(&events.await?.items)?;
+        assert!(told.contains("asked to deploy"), "{told}");
         Ok(())
     })
     .await;
