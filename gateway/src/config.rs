@@ -211,12 +211,6 @@ impl Config {
                 faults.push(format!("{name}: must be at least 1"));
             }
         }
-        let trimmed = |list: Vec<String>| -> Vec<String> {
-            let list = list
-                .into_iter()
-                .map(|entry| entry.trim().trim_end_matches('/').to_owned());
-            list.filter(|entry| !entry.is_empty()).collect()
-        };
         let source = source(
             discovery,
             config,
@@ -224,15 +218,7 @@ impl Config {
             namespace,
             &mut faults,
         );
-        let origins = trimmed(allowed_origins);
-        for origin in &origins {
-            if !origin.contains("://") {
-                faults.push(format!(
-                    "{}: `{origin}` is no origin like https://app.example.com",
-                    names::ALLOWED_ORIGINS
-                ));
-            }
-        }
+        let origins = origins(allowed_origins, &mut faults);
         if !faults.is_empty() {
             return Err(ConfigError(faults));
         }
@@ -266,6 +252,28 @@ impl Config {
             log,
         })
     }
+}
+
+/// A list of a variable: blanks, empty entries and slashes at the end mean nothing.
+fn trimmed(list: Vec<String>) -> Vec<String> {
+    let list = list
+        .into_iter()
+        .map(|entry| entry.trim().trim_end_matches('/').to_owned());
+    list.filter(|entry| !entry.is_empty()).collect()
+}
+
+/// The origins that browsers may call from.
+fn origins(list: Vec<String>, faults: &mut Vec<String>) -> Vec<String> {
+    let origins = trimmed(list);
+    for origin in &origins {
+        if !origin.contains("://") {
+            faults.push(format!(
+                "{}: `{origin}` is no origin like https://app.example.com",
+                names::ALLOWED_ORIGINS
+            ));
+        }
+    }
+    origins
 }
 
 /// Where groups come from, as far as the arguments agree.

@@ -141,6 +141,10 @@ fn merge(object: &mut Value, patch: &Value) {
 
 const OLD: &str = "1111111111111111111111111111111111111111";
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "reads better where it is called"
+)]
 fn group(reference: Value, more: &Value) -> Value {
     let mut group = json!({
         "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup",
