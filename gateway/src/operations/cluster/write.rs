@@ -224,7 +224,7 @@ fn event(group: &McpGroup, change: &Change, who: &Who, identity: &str) -> Event 
     let name = meta.name.as_deref().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{name}.")),
+            generate_name: Some(format!("{name}-")),
             namespace: meta.namespace.clone(),
             ..ObjectMeta::default()
         },
