@@ -8,9 +8,9 @@ use k8s_openapi::api::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, Client,
+    Api, Client, Config,
     api::{Patch, PatchParams, PostParams},
-    config::Kubeconfig,
+    config::{AuthInfo, Kubeconfig},
     runtime::{conditions, wait::await_condition},
 };
 use serde_json::{Value, json};
@@ -90,6 +90,19 @@ impl Account {
         let looks = rules("ramen.gatewayRules")?;
         grant(groups, GATEWAY, account, &looks).await?;
         Self::of(own, GATEWAY, false).await
+    }
+
+    /// A client with the rights of the account.
+    ///
+    /// # Errors
+    /// When `KUBECONFIG` names no cluster.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        let mut config = Config::infer().await?;
+        config.auth_info = AuthInfo {
+            token: Some(self.token.clone().into()),
+            ..AuthInfo::default()
+        };
+        Ok(Client::try_from(config)?)
     }
 
     /// Makes the account and a token of it; its rights stand in roles that name it.

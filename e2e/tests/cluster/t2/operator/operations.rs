@@ -6,17 +6,15 @@ use anyhow::Context as _;
 use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::api::{
     admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{Secret, ServiceAccount},
-    rbac::v1::{Role, RoleBinding},
+    core::v1::Secret,
+    rbac::v1::Role,
 };
 use kube::{
-    Api, Client, Config,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-    config::AuthInfo,
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
 };
 use ramen_crds::McpGroup;
-use ramen_e2e::{Namespace, serving};
+use ramen_e2e::{Account, Namespace, serving};
 use ramen_gateway::{
     Groups,
     callers::{Callers, Limits},
@@ -30,7 +28,6 @@ use serde_json::{Value, json};
 
 use super::rig;
 
-const NAME: &str = "ramen-gateway";
 const READER: &str = "rmk_reader";
 const WRITER: &str = "rmk_writer";
 
@@ -42,7 +39,8 @@ struct Desk {
 
 impl Desk {
     async fn open(namespace: &Namespace) -> anyhow::Result<Self> {
-        let client = account(namespace).await?;
+        let account = Account::gateway(namespace, namespace).await?;
+        let client = account.client().await?;
         let cluster = Cluster::new(client, vec![namespace.name.clone()], "gateway-1".to_owned());
         let keyring = Arc::<Keyring>::default();
         let grant = |name: &str, key: &str, access: &str| Grant {
@@ -102,43 +100,6 @@ impl Desk {
         let code = answer["error"]["code"].as_str();
         Ok(code.context("no envelope")?.to_owned())
     }
-}
-
-/// What a gateway needs for the operations.
-fn rules(verbs: &[&str]) -> Value {
-    json!([
-        { "apiGroups": ["ramen.dev"], "resources": ["mcpgroups"], "verbs": verbs },
-        { "apiGroups": [""], "resources": ["events"], "verbs": ["list"] },
-        { "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"] },
-    ])
-}
-
-async fn account(namespace: &Namespace) -> anyhow::Result<Client> {
-    namespace.apply::<ServiceAccount>(NAME, json!({})).await?;
-    let rules = rules(&["get", "list", "patch"]);
-    namespace
-        .apply::<Role>(NAME, json!({ "rules": rules }))
-        .await?;
-    let binding = json!({
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME },
-        "subjects": [{ "kind": "ServiceAccount", "name": NAME, "namespace": namespace.name }],
-    });
-    namespace.apply::<RoleBinding>(NAME, binding).await?;
-    let request = TokenRequest {
-        spec: TokenRequestSpec::default(),
-        ..TokenRequest::default()
-    };
-    let accounts = namespace.api::<ServiceAccount>();
-    let made = accounts
-        .create_token_request(NAME, &PostParams::default(), &request)
-        .await?;
-    let token = made.status.context("a token request without status")?.token;
-    let mut config = Config::infer().await?;
-    config.auth_info = AuthInfo {
-        token: Some(token.into()),
-        ..AuthInfo::default()
-    };
-    Ok(Client::try_from(config)?)
 }
 
 #[tokio::test]
@@ -297,8 +258,9 @@ async fn what_the_api_server_refuses_is_told_in_the_envelope() {
         assert!(told.contains("no freezing here"), "{told}");
 
         // A gateway that may only read.
-        let role = json!({ "rules": rules(&["get", "list"]) });
-        rig.namespace.apply::<Role>(NAME, role).await?;
+        let rule = json!({ "apiGroups": ["ramen.dev"], "resources": ["mcpgroups"], "verbs": ["get", "list"] });
+        let role = json!({ "rules": [rule] });
+        rig.namespace.apply::<Role>("ramen-gateway", role).await?;
         let (status, answer) = loop {
             let (status, answer) = desk.ask(WRITER, "groups/resume", input.clone()).await?;
             // So does a role.
