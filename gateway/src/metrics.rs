@@ -54,7 +54,7 @@ struct ByGroup {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByWorkers {
+struct ByState {
     group: String,
     state: &'static str,
 }
@@ -80,8 +80,9 @@ pub struct Metrics {
     listen_streams: Gauge,
     connections: Gauge,
     groups: Gauge,
-    workers: Family<ByWorkers, Gauge>,
+    workers: Family<ByState, Gauge>,
     ejections: Family<ByGroup, Counter>,
+    upstreams: Family<ByState, Gauge>,
     auth_failures: Family<ByReason, Counter>,
     refusals: Family<ByReason, Counter>,
     operations: Family<ByOperation, Counter>,
@@ -107,6 +108,7 @@ impl Default for Metrics {
             groups: Gauge::default(),
             workers: Family::default(),
             ejections: Family::default(),
+            upstreams: Family::default(),
             auth_failures: Family::default(),
             refusals: Family::default(),
             operations: Family::default(),
@@ -159,6 +161,11 @@ impl Metrics {
             "worker_ejections",
             "Times that a worker could not be reached and was set aside",
             self.ejections.clone(),
+        );
+        registry.register(
+            "upstreams",
+            "Upstreams of groups by state (up, connecting, down)",
+            self.upstreams.clone(),
         );
         registry.register(
             "auth_failures",
@@ -268,14 +275,26 @@ impl Metrics {
         }
         self.groups.set(count(all.len()));
         self.workers.clear();
+        self.upstreams.clear();
         for group in &all {
             let label = self.series(&group.name);
             let workers = group.pool.workers();
             let aside = workers.iter().filter(|one| one.stands_aside()).count();
             for (state, number) in [("ready", workers.len() - aside), ("aside", aside)] {
                 let group = label.clone();
-                let labels = ByWorkers { group, state };
+                let labels = ByState { group, state };
                 self.workers.get_or_create(&labels).inc_by(count(number));
+            }
+            for upstream in group.upstreams.status() {
+                let state = match upstream["state"].as_str() {
+                    Some("up") => "up",
+                    Some("connecting") => "connecting",
+                    _ => "down",
+                };
+                let group = label.clone();
+                self.upstreams
+                    .get_or_create(&ByState { group, state })
+                    .inc();
             }
             if label != OTHER {
                 let ejections = self.ejections.get_or_create(&ByGroup { group: label });

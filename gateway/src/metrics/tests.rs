@@ -134,3 +134,33 @@ fn the_number_of_series_is_bounded_and_a_group_that_went_takes_its_own_along() {
     let text = metrics.text(&few);
     assert!(text.contains(&format!(r#"requests_total{{group="a/g{MAX_GROUPS}""#)));
 }
+
+#[test]
+fn the_page_of_metrics_has_all_that_are_exposed_and_no_other() {
+    let metrics = Arc::<Metrics>::default();
+    metrics.begin(None).end(&Refusal::Path.answer());
+    metrics.judged(&Refusal::Address.answer());
+    metrics.operated("groups.list", "ok");
+    let text = metrics.text(&groups(0..1));
+    let types = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ramen_gateway_"));
+    let exposed: Vec<String> = types
+        .map(|line| match line.split_once(' ').unwrap() {
+            (name, "counter") => format!("{name}_total"),
+            (name, _) => name.to_owned(),
+        })
+        .collect();
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(top.join("docs/reference/metrics.md")).unwrap();
+    let listed: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `ramen_gateway_")?.split('`').next())
+        .collect();
+    // What has no series has no type: upstreams were cleared with the text.
+    let listed: Vec<&str> = listed
+        .into_iter()
+        .filter(|name| *name != "upstreams")
+        .collect();
+    assert_eq!(exposed, listed, "run `make gen` and commit");
+}
