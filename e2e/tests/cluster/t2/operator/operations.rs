@@ -259,8 +259,8 @@ async fn what_the_api_server_refuses_is_told_in_the_envelope() {
 
         // A gateway that may only read.
         let rule = json!({ "apiGroups": ["ramen.dev"], "resources": ["mcpgroups"], "verbs": ["get", "list"] });
-        let role = json!({ "rules": [rule] });
-        rig.namespace.apply::<Role>("ramen-gateway", role).await?;
+        let reading = json!({ "rules": [rule] });
+        rig.namespace.apply::<Role>("ramen-gateway", reading).await?;
         let (status, answer) = loop {
             let (status, answer) = desk.ask(WRITER, "groups/resume", input.clone()).await?;
             // So does a role.
