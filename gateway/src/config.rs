@@ -310,27 +310,6 @@ fn source(
     }
 }
 
-/// Entries without blanks around them; empty ones are none.
-fn trimmed(list: Vec<String>) -> Vec<String> {
-    let list = list
-        .into_iter()
-        .map(|entry| entry.trim().trim_end_matches('/').to_owned());
-    list.filter(|entry| !entry.is_empty()).collect()
-}
-
-fn origins(list: Vec<String>, faults: &mut Vec<String>) -> Vec<String> {
-    let origins = trimmed(list);
-    for origin in &origins {
-        if !origin.contains("://") {
-            faults.push(format!(
-                "{}: `{origin}` is no origin like https://app.example.com",
-                names::ALLOWED_ORIGINS
-            ));
-        }
-    }
-    origins
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

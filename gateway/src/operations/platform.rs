@@ -245,7 +245,7 @@ impl Parts {
             ),
             reading(
                 "calls.recent",
-                "Lists calls of late, newest first: who, what, how it ended. Arguments and results are not kept.",
+                "Lists calls of late at this replica of the gateway, newest first: who, what, how it ended. Arguments and results are not kept.",
                 "calls:read",
                 optional_group(),
                 result::calls(),
