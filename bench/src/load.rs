@@ -45,11 +45,20 @@ pub(crate) struct Outcome {
 impl Outcome {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 calls")]
     pub(crate) fn per_second(&self) -> f64 {
-        self.calls as f64 / self.seconds
+        (self.calls - self.failed) as f64 / self.seconds
     }
 
     pub(crate) fn quantile_us(&self, q: f64) -> f64 {
         stats::quantile(&self.latencies, q)
+    }
+
+    /// An error when more than this part of the calls failed; those that did count for nothing.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 calls")]
+    pub(crate) fn mostly_good(self, what: &str, part: f64) -> anyhow::Result<Self> {
+        if self.failed as f64 <= self.calls as f64 * part {
+            return Ok(self);
+        }
+        self.good(what)
     }
 
     /// An error when a call failed: a benchmark of errors measures nothing.

@@ -20,6 +20,8 @@ pub(super) struct Contestant {
     pids: Vec<u32>,
     target: Target,
     body: Bytes,
+    /// The part of its calls that may fail.
+    forgiven: f64,
     rounds: Vec<Round>,
 }
 
@@ -41,8 +43,15 @@ impl Contestant {
             pids: pids.to_vec(),
             target,
             body,
+            forgiven: 0.0,
             rounds: Vec::new(),
         }
+    }
+
+    /// Some of its calls may fail; they count for nothing.
+    pub(super) fn forgiven(mut self, part: f64) -> Self {
+        self.forgiven = part;
+        self
     }
 
     async fn measure(&self, lab: &Lab) -> anyhow::Result<Round> {
@@ -52,16 +61,16 @@ impl Contestant {
         let warm = lab.load.min(Duration::from_millis(300));
         closed(target, IN_FLIGHT, warm, body, WANTED)
             .await?
-            .good(name)?;
+            .mostly_good(name, self.forgiven)?;
         let cpu = || self.pids.iter().copied().map(cpu_seconds).sum::<f64>();
         let before = cpu();
         let many = closed(target, IN_FLIGHT, lab.load, body, WANTED)
             .await?
-            .good(name)?;
+            .mostly_good(name, self.forgiven)?;
         let cpu = cpu() - before;
         let one = closed(target, 1, lab.load, body, WANTED)
             .await?
-            .good(name)?;
+            .mostly_good(name, self.forgiven)?;
         Ok(Round {
             many: many.per_second(),
             many_p50: many.quantile_us(0.5),
