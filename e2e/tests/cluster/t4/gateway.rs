@@ -432,8 +432,9 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
         assert_eq!(status, 200, "{asked}");
         group.serves(&second).await?;
         // With the rights that the chart gives, the change has its Event.
-        let events = namespace.api::<Event>().list(&ListParams::default());
-        let told = serde_json::to_string(&events.await?.items)?;
+        let events = namespace.api::<Event>();
+        let events = events.list(&ListParams::default()).await?;
+        let told = serde_json::to_string(&events.items)?;
         assert!(told.contains("asked to deploy"), "{told}");
         Ok(())
     })
