@@ -153,22 +153,22 @@ def serving(group_dir, folder, *args, group="demo", env=None, deploy_env=None):
 
 
 class Gateway:
-    """A running `ramen-gateway` in front of workers, `{name: worker}`."""
+    """A running `ramen-gateway` in front of workers, `{name: worker}`; `access` holds the rules of all groups."""
 
-    def __init__(self, folder, workers, **env):
+    def __init__(self, folder, workers, listen="127.0.0.1:0", access=None, **env):
         self.key = "rmk_" + secrets.token_hex(32)
         (folder / "callers").write_text(self.key + "\n")
         groups = []
         for name, worker in workers.items():
             (folder / f"{name}.key").write_text(worker.key + "\n")
             groups.append({"name": name, "keysFile": "callers", "workerKeyFile": f"{name}.key",
-                           "workers": [worker.address]})
+                           "workers": [worker.address], **({"access": access} if access else {})})
         config, address = folder / "groups.yaml", folder / "gateway.json"
         config.write_text(json.dumps({"groups": groups}))
         self.log = folder / "gateway.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [BIN / "ramen-gateway", "--listen", "127.0.0.1:0", "--config", config, "--address-file", address],
+                [BIN / "ramen-gateway", "--listen", listen, "--config", config, "--address-file", address],
                 env=environment(**env), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 start_new_session=True,
             )

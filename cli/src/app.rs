@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::exit::{self, Failure};
-use crate::{bridge, call, inspect, ls, new, poke, prompt, read, up, validate};
+use crate::{bridge, call, inspect, keys, ls, new, poke, prompt, read, up, validate};
 
 /// The arguments of `ramen`.
 #[derive(Parser)]
@@ -45,6 +45,8 @@ enum Sub {
     Prompt(prompt::PromptArgs),
     /// Show what the configured MCP servers advertised last, without starting them
     Inspect(inspect::InspectArgs),
+    /// Make, list and revoke keys of a group
+    Keys(keys::KeysArgs),
     /// Show the groups of a Kubernetes cluster: ready or what is wrong, and what to do
     #[cfg(feature = "cluster")]
     Status(crate::status::StatusArgs),
@@ -74,6 +76,7 @@ impl Cli {
             Sub::Read(args) => read::run(&args),
             Sub::Prompt(args) => prompt::run(&args),
             Sub::Inspect(args) => inspect::run(&args),
+            Sub::Keys(args) => keys::run(&args),
             #[cfg(feature = "cluster")]
             Sub::Status(args) => crate::status::run(&args),
             Sub::Bridge(args) => bridge::run(*args),
@@ -146,6 +149,13 @@ const EXAMPLES: &[(&str, &str)] = &[
         "  ramen inspect                     every server of the `mcpServers` files, and when it was seen last\n  \
            ramen inspect git                 with its tools\n  \
            ramen inspect -o json | jq '.[].tools'",
+    ),
+    (
+        "keys",
+        "  ramen keys new ci                           one more key of the only group; printed once\n  \
+           ramen keys list --group demo\n  \
+           ramen keys revoke ci --group demo\n  \
+           ramen keys new ci --group demo -n team-a    of a group of a cluster",
     ),
     #[cfg(feature = "cluster")]
     (

@@ -8,6 +8,7 @@ mod call;
 mod connect;
 pub mod exit;
 mod inspect;
+mod keys;
 mod ls;
 pub mod names;
 mod new;

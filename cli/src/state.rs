@@ -48,6 +48,17 @@ pub(crate) struct Running {
     pub(crate) key_file: PathBuf,
 }
 
+impl GroupInfo {
+    fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether it is the wanted one: any, by name, or by namespace and name.
+    fn is(&self, wanted: Option<&str>) -> bool {
+        wanted.is_none_or(|wanted| wanted == self.name || wanted == self.full_name())
+    }
+}
+
 impl StateDir {
     /// The directory named by the flag, `RAMEN_STATE_DIR`, or the user's state directory.
     pub(crate) fn locate(flag: Option<&Path>) -> Result<Self, Failure> {
@@ -110,6 +121,33 @@ impl StateDir {
         }
     }
 
+    /// The group of this name (or `namespace/name`), whether it runs or not; without a name the only one.
+    pub(crate) fn known(&self, wanted: Option<&str>) -> Result<(GroupInfo, GroupDir), Failure> {
+        let entries = fs::read_dir(self.root.join("groups")).into_iter().flatten();
+        let dirs = entries
+            .flatten()
+            .map(|entry| GroupDir { root: entry.path() });
+        let known = dirs.filter_map(|dir| Some((read_json::<GroupInfo>(&dir.info())?, dir)));
+        let mut found: Vec<_> = known.filter(|(info, _)| info.is(wanted)).collect();
+        found.sort_by_key(|(info, _)| info.full_name());
+        match (found.pop(), found.as_slice()) {
+            (Some(only), []) => Ok(only),
+            (None, _) => Err(Failure::usage(format!(
+                "`ramen up` has not served {} from {}",
+                wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}")),
+                self.root.display()
+            ))),
+            (Some(last), others) => {
+                let others = others.iter().map(|(info, _)| info.full_name());
+                let names: Vec<_> = others.chain([last.0.full_name()]).collect();
+                Err(Failure::usage(format!(
+                    "there are several groups, choose one with --group: {}",
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
     /// The running group of this name (or `namespace/name`); without a name the only one.
     pub(crate) fn running(&self, wanted: Option<&str>) -> Result<Running, Failure> {
         let mut found = Vec::new();
@@ -125,9 +163,7 @@ impl StateDir {
             ) else {
                 continue;
             };
-            let matches = wanted
-                .is_none_or(|w| w == info.name || w == format!("{}/{}", info.namespace, info.name));
-            if matches && alive(address.pid) {
+            if info.is(wanted) && alive(address.pid) {
                 found.push((info, address));
             }
         }
@@ -146,10 +182,7 @@ impl StateDir {
                 wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}"))
             ))),
             several => {
-                let names: Vec<_> = several
-                    .iter()
-                    .map(|(info, _)| format!("{}/{}", info.namespace, info.name))
-                    .collect();
+                let names: Vec<_> = several.iter().map(|(info, _)| info.full_name()).collect();
                 Err(Failure::usage(format!(
                     "several groups are running, choose one with --group: {}",
                     names.join(", ")
@@ -181,6 +214,11 @@ impl GroupDir {
     /// The keys that open the group.
     pub(crate) fn keys(&self) -> PathBuf {
         self.root.join("keys")
+    }
+
+    /// There when those are the keys of a Secret, and no others are made beside them.
+    pub(crate) fn given_keys(&self) -> PathBuf {
+        self.root.join("given-keys")
     }
 
     pub(crate) fn admin_key(&self) -> PathBuf {

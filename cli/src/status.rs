@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use self::cluster::{Change, Cluster};
+use self::cluster::Change;
+pub(crate) use self::cluster::Cluster;
 use self::view::{Detail, Groups, Summary};
 use crate::exit::Failure;
 use crate::output::{self, Format, OutputArg};
@@ -47,6 +48,13 @@ pub(crate) struct ClusterArgs {
     /// The kubeconfig [default: `$KUBECONFIG`, `~/.kube/config`, or the account of the pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    /// Whether anything of a cluster is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.namespace.is_some() || self.context.is_some() || self.kubeconfig.is_some()
+    }
 }
 
 /// Runs the command.

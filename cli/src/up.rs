@@ -45,6 +45,7 @@ mod worker;
 /// This machine and private networks: whoever writes a group may run code here anyway. Link-local addresses, where clouds
 /// keep their metadata, are not among them.
 const NEARBY: &str = "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7";
+pub(crate) use keys::{end_key, has_given_keys, new_key};
 
 /// `ramen up`.
 #[derive(Args)]
@@ -65,6 +66,9 @@ pub(crate) struct UpArgs {
     /// Ranges that the upstreams of a group may be in although they are not public
     #[arg(long, env = names::UPSTREAM_ALLOWED_CIDRS, value_name = "CIDRS", default_value = NEARBY)]
     upstream_allowed_cidrs: String,
+    /// File that says whose tokens count besides keys (OpenID Connect); what they open is up to `spec.access`
+    #[arg(long, env = ramen_gateway::names::OIDC_CONFIG, value_name = "FILE")]
+    oidc: Option<PathBuf>,
     /// State directory [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -76,6 +80,9 @@ pub(crate) struct UpArgs {
 pub(crate) fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let plan = plan(args)?;
     let upstreams = upstreams(args)?;
+    if let Some(file) = &args.oidc {
+        gateway::check_oidc(file).map_err(Failure::usage)?;
+    }
     let worker = worker_bin::find()?;
     let state = StateDir::locate(args.state_dir.as_deref())?;
     let _lock = lock(&state)?;
@@ -157,9 +164,10 @@ async fn supervise(
     let (sender, mut news) = mpsc::unbounded_channel();
     let mut board = Board::new(args.output.output);
     let desk = Desk::new(machine.state.clone());
-    let front = match Front::open(&machine.state, args.http, upstreams, &desk).await {
+    let oidc = args.oidc.as_deref();
+    let front = match Front::open(&machine.state, args.http, upstreams, oidc, &desk).await {
         Ok(front) => Some(front),
-        Err(error) if args.http.is_some() => {
+        Err(error) if args.http.is_some() || args.oidc.is_some() => {
             return Err(Failure::error(format!("cannot serve HTTP: {error}")));
         }
         Err(error) => {
@@ -300,7 +308,8 @@ impl Groups {
         for spec in plan.groups {
             let key = spec.key.clone();
             if let Some(front) = &self.front {
-                front.offer(&self.machine.state, &key, &spec.upstreams);
+                let (upstreams, access) = (&spec.upstreams, spec.access.as_ref());
+                front.offer(&self.machine.state, &key, upstreams, access);
             }
             let handle = match left.remove(&key) {
                 Some(handle) => {

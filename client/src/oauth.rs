@@ -9,7 +9,7 @@ mod flow;
 mod metadata;
 mod register;
 mod store;
-mod web;
+pub mod web;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ pub const MANAGED_BY: &str = "ramen-operator";
 pub const LABEL_NAMESPACE: &str = "ramen.dev/namespace";
 /// On these Secrets: the uid of the group. Without the group of this uid they open nothing.
 pub const LABEL_UID: &str = "ramen.dev/group-uid";
-/// Entry: SHA-256 of each key of a caller in hex, one a line.
+/// Entry: SHA-256 of each key of a caller in hex, one a line; after a blank its name, by which access rules know it.
 pub const CALLERS: &str = "callers";
 /// Entry: the gateway's own key at the workers.
 pub const WORKER_KEY: &str = "worker-key";

@@ -16,9 +16,9 @@ pub mod validate;
 pub use names::{API_GROUP, API_VERSION, KIND, MAX_GROUP_NAME, MAX_ZONE_NAME, secret_variables};
 pub use schema::crd;
 pub use spec::{
-    Autoscaling, EgressSpec, EnvVar, GitRef, KeysSpec, LocalRef, McpGroup, McpGroupSpec,
-    NetworkSpec, RolloutSpec, SecretKeyRef, SourceSpec, UpstreamSpec, UpstreamValue, WorkerSpec,
-    ZoneSpec,
+    AccessRule, AccessSpec, Autoscaling, ClaimSpec, EgressSpec, EnvVar, GitRef, KeysSpec, LocalRef,
+    McpGroup, McpGroupSpec, NetworkSpec, RolloutSpec, SecretKeyRef, SourceSpec, UpstreamSpec,
+    UpstreamValue, WorkerSpec, ZoneSpec,
 };
 pub use status::{
     DeployTimings, ErrorEntry, LastDeploy, McpGroupStatus, PackageStatus, RevisionStatus,

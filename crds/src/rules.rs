@@ -55,6 +55,21 @@ pub const NETWORK: &[CelRule] = &[(
     "self.allowedCIDRs.all(range, range.matches('^[0-9a-fA-F:.]+(/[0-9]{1,3})?$'))",
     "allowedCIDRs holds addresses and ranges like 10.0.0.0/8 or 2001:db8::/32",
 )];
+/// Of a rule of `access`.
+pub const ACCESS: &[CelRule] = &[
+    (
+        "has(self.subjects) || has(self.groups) || has(self.claims) || has(self.keys)",
+        "a rule must say whom it is about: subjects, groups, claims or keys",
+    ),
+    (
+        "!has(self.keys) || !(has(self.subjects) || has(self.groups) || has(self.claims) || has(self.issuer))",
+        "a rule is about keys or about tokens; write two rules",
+    ),
+    (
+        "has(self.tools) || has(self.resources) || has(self.prompts)",
+        "a rule must say what may be used: tools, resources or prompts",
+    ),
+];
 /// Of a zone.
 pub const ZONE: &[CelRule] = &[
     (
@@ -159,6 +174,7 @@ transforms!(
     source: SOURCE,
     reference: REFERENCE,
     network: NETWORK,
+    access: ACCESS,
     zone: ZONE,
     autoscaling: AUTOSCALING,
     worker: WORKER,

@@ -1,5 +1,6 @@
 //! The spec as written. Every field is documented here: this is the API reference.
 
+mod access;
 mod network;
 mod source;
 mod upstream;
@@ -9,6 +10,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use access::{AccessRule, AccessSpec, ClaimSpec};
 pub use network::{EgressSpec, NetworkSpec};
 pub use source::{GitRef, LocalRef, SourceSpec};
 pub use upstream::{SecretKeyRef, UpstreamSpec, UpstreamValue};
@@ -47,6 +49,10 @@ pub struct McpGroupSpec {
     /// `<group>-mcp-keys`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<KeysSpec>,
+    /// Who may use which tools, resources and prompts at the gateway. Without it whoever has a key may
+    /// use everything, and nobody else gets in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessSpec>,
     /// Secrets whose keys the code can refer to as `{{$<group>.<KEY>}}`; each key becomes the
     /// variable `RAMEN_SECRET_<GROUP>__<KEY>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

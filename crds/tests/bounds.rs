@@ -6,7 +6,9 @@ use serde_json::Value;
 const FOREIGN: &[&str] = &["tolerations", "resources", "conditions"];
 
 fn walk(path: &str, name: &str, schema: &Value, faults: &mut Vec<String>) {
-    if FOREIGN.contains(&name) {
+    // Resources of an access rule are a list, ours, and those of a container an object.
+    let ours = name == "resources" && schema["type"] == "array";
+    if FOREIGN.contains(&name) && !ours {
         return;
     }
     let kind = schema["type"].as_str().unwrap_or_default();

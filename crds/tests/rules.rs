@@ -65,6 +65,21 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             json!(["everybody"]),
         ),
         (
+            "/spec/access",
+            json!({"rules": [{"groups": ["staff"], "tools": ["*"]}]}),
+            json!({"rules": [{"tools": ["*"]}]}),
+        ),
+        (
+            "/spec/access",
+            json!({"rules": [{"keys": ["ci"], "prompts": ["review"]}]}),
+            json!({"rules": [{"keys": ["ci"], "subjects": ["*"], "tools": ["*"]}]}),
+        ),
+        (
+            "/spec/access",
+            json!({"rules": [{"claims": [{"name": "team", "values": ["red"]}], "resources": ["demo://*"]}]}),
+            json!({"rules": [{"subjects": ["ann"]}]}),
+        ),
+        (
             "/spec/zones",
             json!([{"name": "a-1"}]),
             json!([{"name": "a_1"}]),
@@ -176,6 +191,7 @@ fn every_rule_takes_what_is_good_and_refuses_what_is_bad_with_its_message() {
         rules::SOURCE,
         rules::REFERENCE,
         rules::NETWORK,
+        rules::ACCESS,
         rules::ZONE,
         rules::AUTOSCALING,
         rules::WORKER,

@@ -153,6 +153,8 @@ pub enum Refusal {
     Credential,
     /// Whether the credential is valid cannot be told now.
     Unverified,
+    /// The credential is valid, and its bearer may use nothing here.
+    Forbidden,
     /// The address may not call.
     Address,
     /// The `Host` is none of ours.
@@ -197,6 +199,11 @@ impl Refusal {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable",
                 "credentials cannot be verified now; try again later",
+            ),
+            Self::Forbidden => (
+                StatusCode::FORBIDDEN,
+                "forbidden",
+                "no access rule lets this caller in here",
             ),
             Self::Address => (
                 StatusCode::FORBIDDEN,

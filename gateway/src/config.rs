@@ -9,6 +9,7 @@ use ramen_group::{AddressRule, CidrSet};
 
 use crate::callers::Limits;
 use crate::names;
+use crate::oidc::Settings;
 use crate::origin::Sites;
 use crate::upstreams::Policy;
 
@@ -39,6 +40,9 @@ pub struct Args {
     /// Origins that browsers may call from, separated by commas [default: the gateway's own]
     #[arg(long, env = names::ALLOWED_ORIGINS, value_name = "ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
+    /// File that says whose tokens count (OpenID Connect); without it only keys do
+    #[arg(long, env = names::OIDC_CONFIG, value_name = "FILE")]
+    pub oidc: Option<PathBuf>,
     /// How many proxies stand before the gateway
     #[arg(long, env = names::TRUST_PROXY, default_value = "0", value_name = "HOPS")]
     pub trust_proxy: u8,
@@ -124,6 +128,8 @@ pub struct Config {
     pub source: Source,
     /// Hosts and origins.
     pub sites: Sites,
+    /// Whose tokens count.
+    pub oidc: Option<Settings>,
     /// How callers' addresses are found.
     pub address: AddressRule,
     /// Connections at once.
@@ -166,6 +172,7 @@ impl Config {
             namespace,
             allowed_hosts,
             allowed_origins,
+            oidc,
             trust_proxy,
             proxy_cidrs,
             max_connections,
@@ -219,6 +226,11 @@ impl Config {
             &mut faults,
         );
         let origins = origins(allowed_origins, &mut faults);
+        let oidc = oidc.and_then(|file| {
+            Settings::read(&file, None)
+                .map_err(|error| faults.push(format!("{}: {error}", names::OIDC_CONFIG)))
+                .ok()
+        });
         if !faults.is_empty() {
             return Err(ConfigError(faults));
         }
@@ -231,6 +243,7 @@ impl Config {
                 hosts: trimmed(allowed_hosts),
                 origins,
             },
+            oidc,
             address: AddressRule {
                 hops: trust_proxy.into(),
                 proxies,

@@ -13,12 +13,13 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
-use ramen_group::{AddressRule, CidrSet, FORWARDED_FOR, caller_address};
+use ramen_group::{AddressRule, Allowed, CidrSet, FORWARDED_FOR, caller_address};
 use ramen_redact::{KeyDigest, KeySet};
 
 use crate::answer::Refusal;
 use crate::callers::{BODY_TIME, Callers, Place};
 use crate::names::MAX_MESSAGE;
+use crate::oidc::Bearer;
 use crate::origin::Sites;
 
 /// What MCP endpoints answer.
@@ -40,6 +41,10 @@ pub struct Caller {
     pub id: Arc<str>,
     /// The digest of the credential that proved it.
     pub digest: KeyDigest,
+    /// Of whom a token speaks that proved it; `None`: it was a key.
+    pub bearer: Option<Arc<Bearer>>,
+    /// What the caller may use, as it was when the caller came.
+    pub allowed: Allowed,
 }
 
 impl Caller {
@@ -48,6 +53,18 @@ impl Caller {
         Self {
             id: format!("key:{}", digest.fingerprint()).into(),
             digest,
+            bearer: None,
+            allowed: Allowed::EVERYTHING,
+        }
+    }
+
+    /// The bearer of a token that was verified.
+    pub fn of_bearer(token: &[u8], bearer: Arc<Bearer>) -> Self {
+        Self {
+            id: Arc::clone(&bearer.id),
+            digest: KeyDigest::of(token),
+            bearer: Some(bearer),
+            allowed: Allowed::EVERYTHING,
         }
     }
 }
@@ -59,6 +76,8 @@ pub enum Denied {
     Invalid,
     /// It cannot be verified now: 503.
     Unavailable,
+    /// It is valid, and its bearer may not use what is here: 403.
+    Forbidden,
 }
 
 impl From<Denied> for Refusal {
@@ -66,6 +85,7 @@ impl From<Denied> for Refusal {
         match denied {
             Denied::Invalid => Self::Credential,
             Denied::Unavailable => Self::Unverified,
+            Denied::Forbidden => Self::Forbidden,
         }
     }
 }

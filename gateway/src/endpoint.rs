@@ -7,6 +7,7 @@
 //! `notifications/cancelled` is accepted and does nothing: clients that share a key also share the
 //! numbers of their requests, so one could cancel another's. A client that goes away cancels its call.
 
+mod hide;
 mod reply;
 mod source;
 mod stream;
@@ -20,12 +21,15 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Body as HttpBody;
-use ramen_group::CidrSet;
+use ramen_group::{Allowed, CidrSet};
 use ramen_mcp::names::method;
 use ramen_mcp::server::climb;
 use ramen_mcp::{Connection, Era, Listen, McpError, Message, Reject, RequestId, code, envelope};
-use ramen_redact::KeySet;
 
+pub(crate) use hide::Target;
+use hide::{List, Shortened};
+
+use crate::access::{Entry, Welcome};
 use crate::answer::{self, Answer, Refusal};
 use crate::callers::Place;
 use crate::copies;
@@ -44,6 +48,7 @@ use crate::upstreams::Part;
 struct Call<'g> {
     gateway: &'g Gateway,
     group: Arc<Group>,
+    path: &'g str,
     caller: Caller,
     peer: IpAddr,
     parts: Parts,
@@ -55,6 +60,7 @@ struct Call<'g> {
 pub(crate) async fn answer<B>(
     gateway: &Gateway,
     group: Option<Arc<Group>>,
+    path: &str,
     peer: IpAddr,
     request: Request<B>,
 ) -> Answer
@@ -63,18 +69,20 @@ where
 {
     let (parts, body) = request.into_parts();
     let access = group.as_ref().map(|group| group.access());
-    // A group that is not there has no keys, so nobody learns that it is not there.
-    let (no_keys, nowhere) = (KeySet::empty(), CidrSet::default());
-    let (keys, ranges) = access.as_ref().map_or((&no_keys, &nowhere), |access| {
-        (&access.keys, &access.ranges)
-    });
+    let nowhere = CidrSet::default();
+    let ranges = access.as_ref().map_or(&nowhere, |access| &access.ranges);
+    let entry = Entry {
+        access: access.as_deref(),
+        oidc: gateway.oidc.as_deref(),
+        path,
+    };
     let entered = match gateway
         .door
-        .enter(&parts, peer, keys, ranges, door::ONLY_POST)
+        .enter(&parts, peer, &entry, ranges, door::ONLY_POST)
         .await
     {
         Ok(entered) => entered,
-        Err(refusal) => return refusal.answer(),
+        Err(refusal) => return gateway.refuse(refusal, path, &parts.headers),
     };
     let Some(group) = group else {
         return Refusal::Credential.answer();
@@ -90,6 +98,7 @@ where
     let call = Call {
         gateway,
         group,
+        path,
         caller: entered.caller,
         peer,
         parts,
@@ -175,10 +184,18 @@ impl Call<'_> {
     }
 
     async fn run(self, request: &envelope::Request<'_>, era: Era, body: &Bytes) -> Answer {
-        let ask = match self.ask(request, era) {
+        let mut ask = match self.ask(request, era) {
             Ok(ask) => ask,
             Err(error) => return refuse(Some(era), request, &error),
         };
+        let mut body = body.clone();
+        if let Some((target, token)) = hide::target(request) {
+            ask.hidden = !target.is_in(&self.caller.allowed);
+            if ask.hidden {
+                body = hide::for_nobody(&body, token);
+            }
+            ask.target = Some(target);
+        }
         let runs_code = matches!(
             &*request.method,
             method::TOOLS_CALL | method::RESOURCES_READ
@@ -186,14 +203,17 @@ impl Call<'_> {
         let wants_events = runs_code && request.params.meta().wants_notifications();
         // What the server can do depends on the way: only where events can go, changes are told.
         let discovers = request.method == method::DISCOVER;
-        let part = self.group.upstreams.part(request).await;
-        if !matches!(part, Part::None) {
-            return self.beside(part, request, ask, body, wants_events).await;
+        // What is hidden is asked of a worker: nobody has it.
+        if !ask.hidden {
+            let part = self.group.upstreams.part(request).await;
+            if !matches!(part, Part::None) {
+                return self.beside(part, request, ask, body, wants_events).await;
+            }
         }
         if self.accepts.events && (wants_events || discovers) {
-            self.stream(ask, body.clone()).await
+            self.stream(ask, body).await
         } else {
-            self.unary(ask, body.clone()).await
+            self.unary(ask, request, body).await
         }
     }
 
@@ -215,6 +235,8 @@ impl Call<'_> {
         Ok(Ask {
             id: request.id.clone(),
             era,
+            target: None,
+            hidden: false,
             keys,
             carried: Carried {
                 caller,
@@ -224,10 +246,17 @@ impl Call<'_> {
         })
     }
 
-    async fn unary(self, ask: Ask, body: Bytes) -> Answer {
-        match self.worker(&ask, body).await {
-            Ok(reply) => self.respond(&ask, reply),
-            Err(status) => reply::failed(&ask, &status),
+    async fn unary(self, ask: Ask, request: &envelope::Request<'_>, body: Bytes) -> Answer {
+        let reply = match self.page(&ask, request, body).await {
+            Ok(reply) => reply,
+            Err(status) => return reply::failed(&ask, &status),
+        };
+        match (List::of(&request.method), self.recheck(&ask)) {
+            (_, Err(refusal)) => self.refuse(refusal),
+            (Some(list), Ok(allowed)) if !allowed.is_everything() => {
+                self.shortened(&ask, request, list, reply).await
+            }
+            (_, Ok(_)) => self.respond(&ask, reply),
         }
     }
 
@@ -238,15 +267,67 @@ impl Call<'_> {
         pool.call(&ask.keys, &ask.carried, body, limit).await
     }
 
+    /// The same; of a list with what upstreams have in it.
+    async fn page(
+        &self,
+        ask: &Ask,
+        request: &envelope::Request<'_>,
+        body: Bytes,
+    ) -> Result<Bytes, tonic::Status> {
+        let reply = self.worker(ask, body).await?;
+        if List::of(&request.method).is_none() {
+            return Ok(reply);
+        }
+        let upstreams = &self.group.upstreams;
+        Ok(upstreams.merge(&request.method, ask.era, reply).await)
+    }
+
+    /// All pages of a list as one, without what the caller may not use: where a page ends would name something of it.
+    async fn shortened(
+        self,
+        ask: &Ask,
+        request: &envelope::Request<'_>,
+        list: List,
+        mut page: Bytes,
+    ) -> Answer {
+        let mut all = Shortened::new(list);
+        for _ in 0..hide::MAX_PAGES {
+            let allowed = match self.recheck(ask) {
+                Ok(allowed) => allowed,
+                Err(refusal) => return self.refuse(refusal),
+            };
+            if !matches!(reply::code_of(&page, &ask.id), Ok(None)) {
+                return self.respond(ask, page);
+            }
+            let next = match all.take(&page, &allowed) {
+                None => return reply::unusable(ask, "its list cannot be read"),
+                Some(None) => break,
+                Some(Some(cursor)) => hide::at_cursor(request, &cursor),
+            };
+            let Some(next) = next else {
+                return reply::unusable(ask, "its cursor cannot be used");
+            };
+            page = match self.page(ask, request, next).await {
+                Ok(page) => page,
+                Err(status) => return reply::failed(ask, &status),
+            };
+        }
+        match all.finish(&ask.id) {
+            Some(whole) => self.respond(ask, whole),
+            None => reply::unusable(ask, "its list is too long"),
+        }
+    }
+
     /// The one answer of a request, after another look at the caller.
     fn respond(self, ask: &Ask, reply: Bytes) -> Answer {
-        if let Err(refusal) = self.recheck() {
-            return refusal.answer();
+        if let Err(refusal) = self.recheck(ask) {
+            return self.refuse(refusal);
         }
         let answer = match reply::code_of(&reply, &ask.id) {
             Ok(None) if !self.accepts.json => Outcome::Ok.mark(stream::single(&reply)),
             Ok(None) => answer::json(StatusCode::OK, reply),
             Ok(Some(code)) => {
+                let reply = ask.put_back(code, reply);
                 Outcome::Error.mark(answer::json(status_of(Some(ask.era), code), reply))
             }
             Err(why) => reply::unusable(ask, why),
@@ -254,15 +335,21 @@ impl Call<'_> {
         answer::holding(answer, self.place)
     }
 
-    /// Whether the caller would still be let in: a key may go while a tool runs.
-    fn recheck(&self) -> Result<(), Refusal> {
+    /// What the caller may use now: a key may go, and rules may change, while a tool runs.
+    fn recheck(&self, ask: &Ask) -> Result<Allowed, Refusal> {
         let access = self.group.access();
-        if !access.keys.holds(&self.caller.digest) {
-            return Err(Refusal::Credential);
+        let allowed = access.admit(&self.caller)?;
+        if ask.shown().is_some_and(|target| !target.is_in(&allowed)) {
+            return Err(Refusal::Forbidden);
         }
         self.gateway
             .door
-            .near(&self.parts, self.peer, &access.ranges)
+            .near(&self.parts, self.peer, &access.ranges)?;
+        Ok(allowed)
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Answer {
+        self.gateway.refuse(refusal, self.path, &self.parts.headers)
     }
 
     fn listen(self, request: &envelope::Request<'_>) -> Answer {
@@ -283,11 +370,10 @@ impl Call<'_> {
         drop(self.place);
         let (out, pieces) = stream::channel();
         let changes = listen::subscribe(&self.group);
-        let (group, digest) = (self.group, self.caller.digest);
+        let welcome = Welcome::new(&self.group, &self.caller, None);
         let stopping = self.gateway.stopping.clone();
         let counted = self.gateway.metrics.listening();
         tokio::spawn(async move {
-            let welcome = || group.access().keys.holds(&digest);
             listen::serve(listen, changes, out, welcome, stopping).await;
             drop((place, counted));
         });
@@ -313,8 +399,27 @@ fn zone(headers: &HeaderMap) -> Result<Option<String>, McpError> {
 struct Ask {
     id: RequestId,
     era: Era,
+    /// What it is about, where rules can be about it.
+    target: Option<Target>,
+    /// That is kept from the caller; a worker is asked for something that is not there.
+    hidden: bool,
     keys: Credentials,
     carried: Carried,
+}
+
+impl Ask {
+    /// What it is about and the caller may use.
+    fn shown(&self) -> Option<&Target> {
+        self.target.as_ref().filter(|_| !self.hidden)
+    }
+
+    /// An error of a worker as it goes out: one of something hidden names what was asked for.
+    fn put_back(&self, code: i32, reply: Bytes) -> Bytes {
+        match &self.target {
+            Some(target) if self.hidden => hide::put_back(target, self.era, &self.id, code, reply),
+            _ => reply,
+        }
+    }
 }
 
 fn refuse(era: Option<Era>, request: &envelope::Request<'_>, error: &McpError) -> Answer {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body::Body as HttpBody;
 use ramen_mcp::model::Implementation;
 use tokio::sync::watch;
@@ -13,9 +14,10 @@ use tokio::sync::watch;
 use crate::answer::{self, Answer, Refusal};
 use crate::door::{self, Door};
 use crate::endpoint;
-use crate::groups::{Group, Groups};
+use crate::groups::{Group, Groups, is_label};
 use crate::metrics::Metrics;
 use crate::names::GROUP_HEADER;
+use crate::oidc::{Oidc, WELL_KNOWN};
 use crate::operations::Operations;
 use crate::recent::Recent;
 
@@ -32,6 +34,8 @@ pub struct Gateway {
     pub stopping: watch::Receiver<bool>,
     /// The platform's operations, when they are served.
     pub operations: Option<Operations>,
+    /// Who judges tokens, when some are trusted.
+    pub oidc: Option<Arc<Oidc>>,
     /// What was called lately.
     pub recent: Arc<Recent>,
     /// What is counted.
@@ -56,7 +60,10 @@ enum Place<'p> {
     Ready,
     Operations(&'p Operations),
     Api(&'p Operations, String),
-    Group(Option<Arc<Group>>),
+    /// A group, and the path of the resource that it is.
+    Group(Option<Arc<Group>>, String),
+    /// What clients read before they sign in, of the resource at a path.
+    Description(&'p Oidc, String),
     Nothing,
 }
 
@@ -71,12 +78,13 @@ impl Gateway {
             Place::Ready => return health(&request, self.is_ready()),
             Place::Operations(operations) => operations.mcp(&self.door, peer, request).await,
             Place::Api(operations, path) => operations.api(&self.door, peer, &path, request).await,
-            Place::Group(group) => {
+            Place::Group(group, path) => {
                 let running = self.metrics.begin(group.as_ref().map(|group| &group.name));
-                let answer = endpoint::answer(self, group, peer, request).await;
+                let answer = endpoint::answer(self, group, &path, peer, request).await;
                 running.end(&answer);
                 return answer;
             }
+            Place::Description(oidc, path) => described(oidc, &path, &request),
             Place::Nothing => match door::bounds(request.headers()) {
                 Ok(()) => Refusal::Path.answer(),
                 Err(refusal) => refusal.answer(),
@@ -91,7 +99,7 @@ impl Gateway {
         match path {
             "/healthz" => return Place::Health,
             "/readyz" => return Place::Ready,
-            "/mcp" => return Place::Group(self.by_header(request)),
+            "/mcp" => return Place::Group(self.by_header(request), String::new()),
             _ => {}
         }
         if let (Some(path), Some(operations)) = (path.strip_prefix("/api/v1/"), &self.operations) {
@@ -100,12 +108,26 @@ impl Gateway {
                 path => Place::Api(operations, path.to_owned()),
             };
         }
-        let mut parts = path.strip_prefix('/').unwrap_or_default().split('/');
-        match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some(namespace), Some(name), Some("mcp"), None) => {
-                Place::Group(self.groups.get(namespace, name))
+        if let (Some(path), Some(oidc)) = (path.strip_prefix(WELL_KNOWN), &self.oidc) {
+            return match path {
+                "" | "/" | "/mcp" => Place::Description(oidc, String::new()),
+                path if named(path).is_some() => Place::Description(oidc, path.to_owned()),
+                _ => Place::Nothing,
+            };
+        }
+        match named(path) {
+            Some((namespace, name)) => {
+                Place::Group(self.groups.get(namespace, name), path.to_owned())
             }
-            _ => Place::Nothing,
+            None => Place::Nothing,
+        }
+    }
+
+    /// The answer to a refusal at `path`; to one of the credential with how to get one.
+    pub(crate) fn refuse(&self, refusal: Refusal, path: &str, headers: &HeaderMap) -> Answer {
+        match &self.oidc {
+            Some(oidc) => oidc.refuse(refusal, path, headers.contains_key(AUTHORIZATION)),
+            None => refusal.answer(),
         }
     }
 
@@ -121,6 +143,24 @@ impl Gateway {
             return None;
         }
         self.groups.named(name)
+    }
+}
+
+/// Namespace and name in `/<namespace>/<group>/mcp`.
+fn named(path: &str) -> Option<(&str, &str)> {
+    let inner = path.strip_prefix('/')?.strip_suffix("/mcp")?;
+    let (namespace, name) = inner.split_once('/')?;
+    (is_label(namespace) && is_label(name)).then_some((namespace, name))
+}
+
+/// How to sign in, which needs no credential.
+fn described<B>(oidc: &Oidc, path: &str, request: &Request<B>) -> Answer {
+    if let Err(refusal) = door::bounds(request.headers()) {
+        return refusal.answer();
+    }
+    match *request.method() {
+        Method::GET | Method::HEAD => oidc.describe(path),
+        _ => answer::empty(StatusCode::METHOD_NOT_ALLOWED),
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use ramen_group::CidrSet;
+use ramen_group::{AccessRules, CidrSet};
 use ramen_redact::{KeySet, Secret};
+use tokio::sync::watch;
 
 use crate::listen::Changes;
 use crate::pool::{Credentials, Pool, WorkerTls};
@@ -20,6 +21,14 @@ pub struct GroupName {
     pub name: String,
 }
 
+/// Whether it is a DNS label: what namespaces and groups are called.
+pub(crate) fn is_label(name: &str) -> bool {
+    let inner = name
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    inner && !name.is_empty() && name.len() <= 63 && !name.starts_with('-') && !name.ends_with('-')
+}
+
 /// A group as a discovery finds it.
 #[derive(Debug, Clone)]
 pub struct GroupSpec {
@@ -27,6 +36,8 @@ pub struct GroupSpec {
     pub name: GroupName,
     /// Keys of callers; none opens nothing.
     pub keys: KeySet,
+    /// Who may use what; `None`: whoever has a key may use everything, and nobody else gets in.
+    pub access: Option<Arc<AccessRules>>,
     /// Where callers may be.
     pub ranges: CidrSet,
     /// The gateway's key at its workers.
@@ -69,7 +80,7 @@ pub struct Group {
     pub changes: Changes,
     /// Other MCP servers that are offered with it.
     pub upstreams: Upstreams,
-    access: RwLock<Arc<Access>>,
+    access: watch::Sender<Arc<Access>>,
 }
 
 /// Who may call a group, and how the gateway calls its workers.
@@ -77,6 +88,8 @@ pub struct Group {
 pub struct Access {
     /// Keys of callers.
     pub keys: KeySet,
+    /// Who may use what.
+    pub rules: Option<Arc<AccessRules>>,
     /// Where callers may be.
     pub ranges: CidrSet,
     /// What workers want to see; `None` when the key is one that no header can carry.
@@ -93,14 +106,14 @@ impl Group {
             pool: Pool::new(&spec.workers),
             changes,
             upstreams,
-            access: RwLock::new(Arc::new(Access::of(spec))),
+            access: watch::Sender::new(Arc::new(Access::of(spec))),
         }
     }
 
     fn set(&self, spec: &GroupSpec, policy: &Policy) {
         self.pool.set(&spec.workers);
         self.upstreams.set(&spec.upstreams, policy);
-        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Access::of(spec));
+        self.access.send_replace(Arc::new(Access::of(spec)));
     }
 
     /// Lets nobody in any more: calls that still run are withheld, streams end.
@@ -108,15 +121,21 @@ impl Group {
         self.upstreams.set(&[], policy);
         let closed = Access {
             keys: KeySet::empty(),
+            rules: None,
             ranges: CidrSet::default(),
             worker: None,
         };
-        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(closed);
+        self.access.send_replace(Arc::new(closed));
     }
 
     /// Who may call it, as of now.
     pub fn access(&self) -> Arc<Access> {
-        Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.access.borrow())
+    }
+
+    /// Tells when that changes.
+    pub(crate) fn watch_access(&self) -> watch::Receiver<Arc<Access>> {
+        self.access.subscribe()
     }
 }
 
@@ -124,6 +143,7 @@ impl Access {
     fn of(spec: &GroupSpec) -> Self {
         Self {
             keys: spec.keys.clone(),
+            rules: spec.access.clone(),
             ranges: spec.ranges.clone(),
             worker: Credentials::new(spec.worker_key.expose(), &spec.name.name),
         }
@@ -259,6 +279,7 @@ mod tests {
                 name: name.into(),
             },
             keys: KeySet::from_lines(key),
+            access: None,
             ranges: CidrSet::default(),
             worker_key: "rmk_worker".into(),
             workers: Vec::new(),

@@ -4,6 +4,7 @@
 //! JSON API. It holds no session: any replica answers any request. It must not know Python, and
 //! nothing here but a discovery knows where groups come from.
 
+mod access;
 pub mod answer;
 pub mod callers;
 pub mod config;
@@ -20,6 +21,7 @@ pub mod listener;
 mod media;
 pub mod metrics;
 pub mod names;
+pub mod oidc;
 pub mod operations;
 pub mod origin;
 pub mod pool;
@@ -30,3 +32,4 @@ pub mod upstreams;
 
 pub use gateway::Gateway;
 pub use groups::{GroupName, GroupSpec, Groups, WorkerAt};
+pub use oidc::Oidc;

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ramen_group::access::{AccessRules, RuleText};
 use ramen_group::{CidrSet, KeyFiles, KeyPrint};
 use ramen_redact::Secret;
 use serde::Deserialize;
 
-use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt};
+use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt, is_label};
 use crate::pool::WorkerTls;
 use crate::upstreams::UpstreamSpec;
 
@@ -43,6 +44,8 @@ struct ListedGroup {
     worker_key_file: PathBuf,
     /// Where callers may be; loopback when it is absent.
     allowed_cidrs: Option<Vec<String>>,
+    /// Who may use what, as in a McpGroup.
+    access: Option<ListedAccess>,
     /// `host:port` of each worker.
     #[serde(default)]
     workers: Vec<String>,
@@ -56,6 +59,12 @@ struct ListedGroup {
     /// Other MCP servers.
     #[serde(default)]
     upstreams: Vec<upstream::Listed>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ListedAccess {
+    rules: Vec<RuleText>,
 }
 
 fn default_namespace() -> String {
@@ -182,6 +191,7 @@ impl Reading {
                 return Err(format!("worker `{address}` is no host:port"));
             }
         }
+        let access = group.access.map(rules).transpose()?;
         let own = KeyFiles {
             dir: None,
             file: Some(folder.join(group.worker_key_file)),
@@ -205,6 +215,7 @@ impl Reading {
                 name: group.name,
             },
             keys,
+            access,
             ranges,
             worker_key,
             workers,
@@ -217,11 +228,16 @@ impl Reading {
     }
 }
 
-fn is_label(name: &str) -> bool {
-    let inner = name
-        .bytes()
-        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    inner && !name.is_empty() && name.len() <= 63 && !name.starts_with('-') && !name.ends_with('-')
+fn rules(access: ListedAccess) -> Result<Arc<AccessRules>, String> {
+    AccessRules::new(access.rules)
+        .map(Arc::new)
+        .map_err(|faults| {
+            let faults = faults.iter();
+            let told: Vec<_> = faults
+                .map(|fault| format!("access.rules{}: {}", fault.field, fault.message))
+                .collect();
+            told.join("; ")
+        })
 }
 
 fn first_key(files: &KeyFiles) -> Result<Secret, String> {

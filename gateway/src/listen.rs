@@ -15,6 +15,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::access::Welcome;
 use crate::groups::Group;
 use crate::media;
 use crate::pool::{self, Worker};
@@ -23,7 +24,7 @@ use crate::pool::{self, Worker};
 const BACKLOG: usize = 16;
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-/// How often something is sent on a silent stream, and how often its key is looked at again.
+/// How often something is sent on a silent stream.
 pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// A client that reads nothing for so long is cut off.
 pub(crate) const SLOW_READER: Duration = Duration::from_secs(30);
@@ -193,12 +194,12 @@ async fn listen_once(
     acknowledged
 }
 
-/// Serves one listener until it goes, its key is not valid any more, or the gateway stops.
+/// Serves one listener until it goes, its credential is not valid any more, or the gateway stops.
 pub(crate) async fn serve(
     listen: Listen,
     mut changes: broadcast::Receiver<ListKind>,
     out: mpsc::Sender<Bytes>,
-    still_welcome: impl Fn() -> bool,
+    mut welcome: Welcome,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut tick = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_EVERY, KEEP_ALIVE_EVERY);
@@ -219,9 +220,10 @@ pub(crate) async fn serve(
             },
             _ = tick.tick() => vec![media::KEEP_ALIVE],
             () = out.closed() => return,
+            () = welcome.over() => break,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
-        if !still_welcome() {
+        if !welcome.holds() {
             break;
         }
         for piece in pieces {

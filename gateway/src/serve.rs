@@ -19,6 +19,7 @@ use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
 use crate::metrics::{self, Metrics};
+use crate::oidc::Oidc;
 use crate::operations::platform::Platform;
 use crate::operations::{self, Fixed};
 use crate::recent::Recent;
@@ -89,6 +90,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         &groups,
         &recent,
     )?;
+    let oidc = config.oidc.map(|settings| Arc::new(Oidc::new(settings)));
+    if let Some(oidc) = oidc.clone() {
+        tokio::spawn(async move { oidc.warm().await });
+    }
     let gateway = Arc::new(Gateway {
         groups,
         door: Door {
@@ -98,6 +103,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         },
         call_timeout: config.call_timeout,
         stopping,
+        oidc,
         operations: operations.map(|operations| operations.counted(&metrics)),
         recent,
         metrics,

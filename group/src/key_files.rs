@@ -80,7 +80,10 @@ impl KeyFiles {
         let (mut keys, mut faults) = (KeySet::empty(), Vec::new());
         for path in self.paths(&mut faults) {
             match read_file(&path) {
-                Ok(Some(text)) => keys.add_lines(&text),
+                Ok(Some(text)) => {
+                    let name = path.file_name().and_then(|name| name.to_str());
+                    keys.add_named(name, &text);
+                }
                 Ok(None) => {}
                 Err(error) => faults.push(KeyFault { path, error }),
             }
@@ -97,7 +100,7 @@ pub fn keys_of_entries<'e>(entries: impl IntoIterator<Item = (&'e str, &'e [u8])
             && value.len() as u64 <= MAX_FILE
             && let Ok(text) = std::str::from_utf8(value)
         {
-            keys.add_lines(text);
+            keys.add_named(Some(name), text);
         }
     }
     keys
@@ -134,7 +137,9 @@ mod tests {
             file: Some(temp.path().join("missing")),
         };
         let (keys, faults) = files.read();
-        assert_eq!(keys, KeySet::from_lines("rmk_a"));
+        assert!(keys.len() == 1 && keys.admits("rmk_a"));
+        let digest = ramen_redact::KeyDigest::of("rmk_a");
+        assert_eq!(keys.name_of(&digest), Some("a"), "by its file");
         let entries: [(&str, &[u8]); 3] = [
             ("a", b"rmk_a\n"),
             (".hidden", b"rmk_hidden\n"),

@@ -8,6 +8,7 @@
 //! Start with [`scan()`], which never fails: a broken package becomes a [`Finding`] and the rest
 //! loads. The hot path of a call is [`Tool::prepare`].
 
+pub mod access;
 mod caller;
 mod catalog;
 pub mod cidr;
@@ -30,6 +31,7 @@ mod stdlib;
 pub mod strays;
 pub mod yaml;
 
+pub use access::{AccessRules, Allowed, Identity};
 pub use caller::{AddressRule, FORWARDED_FOR, caller_address};
 pub use catalog::GroupCatalog;
 pub use cidr::{Cidr, CidrError, CidrSet};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::code;
+use crate::era::Era;
 use crate::id::RequestId;
 use crate::model::Json;
 use crate::version::Version;
@@ -67,6 +68,31 @@ impl McpError {
             code::METHOD_NOT_FOUND,
             format!("method not found: {}", quoted(method)),
         )
+    }
+
+    /// A tool that this server does not have.
+    pub fn unknown_tool(name: &str, era: Era) -> Self {
+        let code = if era.is_modern() {
+            code::INVALID_PARAMS
+        } else {
+            code::METHOD_NOT_FOUND
+        };
+        Self::new(code, format!("unknown tool {}", quoted(name)))
+    }
+
+    /// A resource that this server does not have.
+    pub fn unknown_resource(uri: &str, era: Era) -> Self {
+        let code = if era.is_modern() {
+            code::INVALID_PARAMS
+        } else {
+            code::RESOURCE_NOT_FOUND
+        };
+        Self::new(code, "resource not found").with_data(&json!({ "uri": clip_uri(uri) }))
+    }
+
+    /// A prompt that this server does not have.
+    pub fn unknown_prompt(name: &str) -> Self {
+        Self::invalid_params(format!("unknown prompt {}", quoted(name)))
     }
 
     /// A header copy that does not equal its body field.

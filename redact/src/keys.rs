@@ -1,6 +1,8 @@
 //! Keys of callers: kept as digests, compared in constant time.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
@@ -48,6 +50,12 @@ impl PartialEq for KeyDigest {
 
 impl Eq for KeyDigest {}
 
+impl Hash for KeyDigest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyDigest({}…)", self.fingerprint())
@@ -58,6 +66,8 @@ impl fmt::Debug for KeyDigest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySet {
     digests: Vec<KeyDigest>,
+    /// Of each digest, under what name the key was found.
+    names: Vec<Option<Arc<str>>>,
 }
 
 impl KeySet {
@@ -76,24 +86,46 @@ impl KeySet {
 
     /// Adds the keys of one more key file.
     pub fn add_lines(&mut self, text: &str) {
+        self.add_named(None, text);
+    }
+
+    /// Adds the keys of one more key file, which are known by this name: that of the file, or of the entry of a Secret.
+    pub fn add_named(&mut self, name: Option<&str>, text: &str) {
+        let name = name.map(Arc::<str>::from);
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for line in text.lines().map(str::trim) {
             if !line.is_empty() && !line.starts_with('#') {
-                self.add(KeyDigest::of(line));
+                self.put(KeyDigest::of(line), name.clone());
             }
         }
     }
 
     /// Adds a key by digest; one that is there already is not added again.
     pub fn add(&mut self, digest: KeyDigest) {
+        self.put(digest, None);
+    }
+
+    /// Adds a key by digest, which is known by this name.
+    pub fn add_digest(&mut self, digest: KeyDigest, name: Option<&str>) {
+        self.put(digest, name.map(Arc::from));
+    }
+
+    fn put(&mut self, digest: KeyDigest, name: Option<Arc<str>>) {
         if !self.digests.contains(&digest) {
             self.digests.push(digest);
+            self.names.push(name);
         }
     }
 
     /// The digests of all keys.
     pub fn digests(&self) -> &[KeyDigest] {
         &self.digests
+    }
+
+    /// The name under which the key of this digest was found first.
+    pub fn name_of(&self, digest: &KeyDigest) -> Option<&str> {
+        let at = self.digests.iter().position(|known| known == digest)?;
+        self.names[at].as_deref()
     }
 
     /// How many keys are valid.
@@ -172,6 +204,18 @@ mod tests {
         assert_eq!(keys.find("rmk_b"), Some(&KeyDigest::of("rmk_b")));
         assert!(keys.holds(&KeyDigest::of("rmk_a")) && !keys.holds(&KeyDigest::of("rmk_c")));
         assert!(!KeySet::empty().holds(&KeyDigest::of("")));
+    }
+
+    #[test]
+    fn a_key_has_the_name_under_which_it_was_found_first() {
+        let mut keys = KeySet::from_lines("rmk_a");
+        keys.add_named(Some("ci"), "rmk_b\nrmk_c\n");
+        keys.add_named(Some("late"), "rmk_b\n");
+        let name = |key: &str| keys.name_of(&KeyDigest::of(key)).map(str::to_owned);
+        assert_eq!(name("rmk_a"), None);
+        assert_eq!(name("rmk_b").as_deref(), Some("ci"));
+        assert_eq!(name("rmk_c").as_deref(), Some("ci"));
+        assert_eq!(name("rmk_d"), None);
     }
 
     #[test]

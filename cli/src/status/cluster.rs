@@ -1,4 +1,4 @@
-//! The cluster, as this user may see it. Reads only. The one module of this program that knows `kube`.
+//! The cluster, as this user may see it. Reads, but for the keys of a group. The one module of this program that knows `kube`.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -19,6 +19,7 @@ use super::ClusterArgs;
 use super::view::{Detail, Summary};
 use crate::exit::Failure;
 
+mod keys;
 mod trouble;
 
 /// A hang guard of one request; a watch has none.
@@ -32,7 +33,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 type Guarded = DeserializeGuard<McpGroup>;
 
 /// A connection and what it is asked for.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     client: Client,
     address: String,
     namespace: String,
@@ -50,7 +51,7 @@ pub(super) enum Change {
 
 impl Cluster {
     /// Reads the kubeconfig as kubectl does. Nothing is asked yet.
-    pub(super) async fn connect(args: &ClusterArgs, all: bool) -> Result<Self, Failure> {
+    pub(crate) async fn connect(args: &ClusterArgs, all: bool) -> Result<Self, Failure> {
         let mut config = config(args).await?;
         config.connect_timeout = Some(CONNECT);
         let address = config.cluster_url.to_string();

@@ -6,17 +6,19 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
+use ramen_gateway::oidc::Settings;
 use ramen_gateway::operations::{Grant, Keyring, Operations, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
 use ramen_gateway::upstreams::{Policy, UpstreamSpec};
-use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, WorkerAt, gateway, listener};
-use ramen_group::{AddressRule, CidrSet, KeyFiles, KeyPrint};
+use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, Oidc, WorkerAt, gateway, listener};
+use ramen_group::{AccessRules, AddressRule, CidrSet, KeyFiles, KeyPrint};
 use ramen_redact::KeySet;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -51,18 +53,20 @@ pub(super) struct Front {
 struct Known {
     dir: GroupDir,
     worker: Option<String>,
+    access: Option<Arc<AccessRules>>,
     seen: KeyPrint,
     upstreams: Vec<UpstreamSpec>,
 }
 
 impl Known {
-    fn new(state: &StateDir, key: &Key) -> Self {
-        Self {
+    fn of<'k>(all: &'k mut BTreeMap<Key, Self>, state: &StateDir, key: &Key) -> &'k mut Self {
+        all.entry(key.clone()).or_insert_with(|| Self {
             dir: state.group(&key.0, &key.1),
             worker: None,
+            access: None,
             seen: KeyPrint::default(),
             upstreams: Vec::new(),
-        }
+        })
     }
 }
 
@@ -73,11 +77,13 @@ impl Front {
         state: &StateDir,
         listen: Option<SocketAddr>,
         upstreams: Policy,
+        oidc: Option<&Path>,
         desk: &Desk,
     ) -> io::Result<Self> {
         let listener = bind(state, listen).await?;
         let address = listener.local_addr()?;
         write_atomic(&state.gateway(), address.to_string().as_bytes())?;
+        let oidc = oidc.map(|file| trusted(file, address)).transpose()?;
         let (stop, stopping) = watch::channel(false);
         let groups = Groups::new(upstreams);
         let recent = Arc::<Recent>::default();
@@ -94,6 +100,7 @@ impl Front {
             },
             call_timeout: CALL_TIMEOUT,
             stopping,
+            oidc,
             operations: Some(operations),
             recent,
             metrics: Arc::default(),
@@ -123,23 +130,26 @@ impl Front {
     pub(super) fn update(&self, state: &StateDir, status: &Status) {
         let key = (status.namespace.clone(), status.name.clone());
         let mut all = locked(&self.known);
-        let known = all
-            .entry(key.clone())
-            .or_insert_with(|| Known::new(state, &key));
+        let known = Known::of(&mut all, state, &key);
         if known.worker != status.address {
             known.worker.clone_from(&status.address);
             serve(&self.groups, &key, known);
         }
     }
 
-    /// Takes what a file of groups says about the upstreams of one.
-    pub(super) fn offer(&self, state: &StateDir, key: &Key, upstreams: &[UpstreamSpec]) {
+    /// Takes what a file of groups says about the upstreams of one, and about who may use what of it.
+    pub(super) fn offer(
+        &self,
+        state: &StateDir,
+        key: &Key,
+        upstreams: &[UpstreamSpec],
+        access: Option<&Arc<AccessRules>>,
+    ) {
         let mut all = locked(&self.known);
-        let known = all
-            .entry(key.clone())
-            .or_insert_with(|| Known::new(state, key));
-        if known.upstreams != upstreams {
+        let known = Known::of(&mut all, state, key);
+        if known.upstreams != upstreams || known.access.as_ref() != access {
             known.upstreams = upstreams.to_vec();
+            known.access = access.cloned();
             serve(&self.groups, key, known);
         }
     }
@@ -149,6 +159,21 @@ impl Front {
         locked(&self.known).remove(key);
         self.groups.remove(&name_of(key));
     }
+}
+
+/// Whether the file says whose tokens count, before anything is started.
+pub(super) fn check_oidc(file: &Path) -> Result<(), String> {
+    let read = Settings::read(file, Some("http://127.0.0.1"));
+    read.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Those whose tokens count. Clients reach the gateway where it listens, unless the file says something else.
+fn trusted(file: &Path, address: SocketAddr) -> io::Result<Arc<Oidc>> {
+    let settings = Settings::read(file, Some(&format!("http://{address}")));
+    let oidc = Arc::new(Oidc::new(settings.map_err(io::Error::other)?));
+    let warmed = Arc::clone(&oidc);
+    tokio::spawn(async move { warmed.warm().await });
+    Ok(oidc)
 }
 
 /// The platform's operations, open to whoever has the key in the state directory.
@@ -229,6 +254,7 @@ fn serve(groups: &Groups, key: &Key, known: &mut Known) {
     groups.set(&GroupSpec {
         name: name_of(key),
         keys,
+        access: known.access.clone(),
         ranges: CidrSet::parse_list(LOOPBACK).unwrap_or_default(),
         worker_key: own.unwrap_or_default().into(),
         workers: known.worker.iter().cloned().map(WorkerAt::from).collect(),

@@ -28,6 +28,24 @@ pub(super) fn admin(dir: &GroupDir) -> io::Result<String> {
     Ok(key)
 }
 
+/// A new MCP key.
+pub(crate) fn new_key() -> io::Result<String> {
+    generate("rmk_")
+}
+
+/// Whether the keys are those of a Secret.
+pub(crate) fn has_given_keys(dir: &GroupDir) -> bool {
+    dir.given_keys().exists()
+}
+
+/// Ends a key. The generated one, which commands on this machine use, is replaced by another.
+pub(crate) fn end_key(dir: &GroupDir, name: &str) -> io::Result<()> {
+    if name == GENERATED {
+        return renew(dir).map(|_| ());
+    }
+    fs::remove_file(dir.keys().join(name))
+}
+
 /// A new MCP key in place of the generated one. Returns its file.
 pub(super) fn renew(dir: &GroupDir) -> io::Result<PathBuf> {
     let file = dir.keys().join(GENERATED);
@@ -47,8 +65,8 @@ pub(super) fn operator(state: &StateDir) -> io::Result<String> {
     Ok(key)
 }
 
-/// Makes the key folder hold exactly these keys; without any, the one generated before or a new one. Returns the file
-/// that holds the first key, and whether it was made just now.
+/// Makes the key folder hold exactly these keys; without any, those made before, and a new one when there is none that
+/// was generated. Returns the file that holds the first key, and whether it was made just now.
 pub(super) fn lay(
     dir: &GroupDir,
     given: Option<&BTreeMap<String, Vec<u8>>>,
@@ -57,13 +75,18 @@ pub(super) fn lay(
     make_dir(&folder)?;
     let Some(given) = given else {
         let file = folder.join(GENERATED);
-        remove_others(&folder, |name| name == GENERATED)?;
+        if has_given_keys(dir) {
+            // They were a Secret's, and that is gone.
+            remove_others(&folder, |name| name == GENERATED)?;
+            fs::remove_file(dir.given_keys())?;
+        }
         if fs::read_to_string(&file).is_ok_and(|text| !text.trim().is_empty()) {
             return Ok((file, false));
         }
         write_atomic(&file, format!("{}\n", generate("rmk_")?).as_bytes())?;
         return Ok((file, true));
     };
+    write_atomic(&dir.given_keys(), b"")?;
     for (name, value) in given {
         let file = folder.join(name);
         if fs::read(&file).ok().as_ref() != Some(value) {
@@ -118,6 +141,27 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), key);
         assert_eq!(renew(&dir).unwrap(), file);
         assert_ne!(fs::read_to_string(&file).unwrap(), key);
+    }
+
+    #[test]
+    fn keys_made_by_hand_stay_over_a_start_until_a_secret_takes_their_place() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = group(temp.path());
+        let (generated, _) = lay(&dir, None).unwrap();
+        write_atomic(&dir.keys().join("ci"), b"rmk_ci\n").unwrap();
+        assert_eq!(lay(&dir, None).unwrap(), (generated.clone(), false));
+        assert!(dir.keys().join("ci").exists() && !has_given_keys(&dir));
+        let before = fs::read_to_string(&generated).unwrap();
+        end_key(&dir, GENERATED).unwrap();
+        assert_ne!(fs::read_to_string(&generated).unwrap(), before);
+        end_key(&dir, "ci").unwrap();
+        assert!(!dir.keys().join("ci").exists());
+        let given = BTreeMap::from([("ci".to_owned(), b"rmk_1".to_vec())]);
+        lay(&dir, Some(&given)).unwrap();
+        assert!(has_given_keys(&dir));
+        // Without the Secret its keys open nothing.
+        lay(&dir, None).unwrap();
+        assert!(!dir.keys().join("ci").exists() && !has_given_keys(&dir));
     }
 
     #[test]

@@ -52,6 +52,7 @@ impl Plan {
             allow_sdist: false,
             deploy_timeout_secs: None,
             keys: None,
+            access: None,
             worker_env: Vec::new(),
             deploy_env: Vec::new(),
             listen: None,
@@ -191,6 +192,7 @@ fn build(
         allow_sdist: valid.worker.allow_sdist,
         deploy_timeout_secs: Some(valid.worker.deploy_timeout.as_secs()),
         keys: keys.cloned(),
+        access: valid.access.clone().map(Arc::new),
         worker_env: worker_env(&valid),
         deploy_env: valid
             .worker

@@ -16,7 +16,7 @@ const MAX_ANSWER: usize = 1024 * 1024;
 const TIME: Duration = Duration::from_secs(20);
 
 /// Whether secrets may travel there: over TLS, or within this machine.
-pub(super) fn trusted(url: &Url) -> bool {
+pub fn trusted(url: &Url) -> bool {
     let here = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -27,7 +27,7 @@ pub(super) fn trusted(url: &Url) -> bool {
 }
 
 /// The JSON document at an address; `None` when there is none.
-pub(super) async fn get<T: DeserializeOwned>(url: &Url) -> Result<Option<T>, String> {
+pub async fn get<T: DeserializeOwned>(url: &Url) -> Result<Option<T>, String> {
     let (status, body) = send(url, Method::GET, HeaderMap::new(), Bytes::new()).await?;
     if !status.is_success() {
         return Ok(None);

@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
-use ramen_group::CidrSet;
+use ramen_group::access::RuleText;
+use ramen_group::{AccessRules, CidrSet};
 
 use super::{
     Faults, GitUrl, GroupName, InnerPath, PythonVersion, RefSpec, SecretName, Upstream, UrlPolicy,
     ZoneName, upstream,
 };
-use crate::{EgressSpec, McpGroupSpec, NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec, ZoneSpec};
+use crate::{
+    AccessSpec, EgressSpec, McpGroupSpec, NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec,
+    ZoneSpec,
+};
 
 /// Defaults of fields that are absent.
 const INTERVAL: Duration = Duration::from_mins(5);
@@ -28,6 +32,8 @@ pub struct ValidatedGroup {
     pub source: Source,
     /// The Secret with the callers' keys; absent: one is made.
     pub keys: Option<SecretName>,
+    /// Who may use what at the gateway; absent: whoever has a key may use everything.
+    pub access: Option<AccessRules>,
     /// Secrets for the code.
     pub secrets: Vec<SecretName>,
     /// Who may call.
@@ -166,6 +172,7 @@ impl ValidatedGroup {
         let McpGroupSpec {
             source,
             keys,
+            access,
             secrets,
             network,
             zones,
@@ -177,6 +184,7 @@ impl ValidatedGroup {
         let source = build_source(source, urls, faults);
         let keys = keys.as_ref().map(|keys| &keys.secret_ref);
         let keys = faults.secret("spec.keys.secretRef", keys);
+        let access = build_access(access.as_ref(), faults);
         let secrets = build_secrets(secrets, faults);
         let (allowed, hops, egress) = build_network(network, faults);
         let zones = build_zones(zones, faults);
@@ -188,6 +196,7 @@ impl ValidatedGroup {
             name: name?,
             source: source?,
             keys,
+            access,
             secrets,
             allowed,
             trusted_proxy_hops: hops,
@@ -298,6 +307,17 @@ fn build_secrets(secrets: &[crate::LocalRef], faults: &mut Faults) -> Vec<Secret
         faults.push("spec.secrets", "has more than 32 entries");
     }
     names
+}
+
+fn build_access(access: Option<&AccessSpec>, faults: &mut Faults) -> Option<AccessRules> {
+    let rules = access?.rules.iter().map(RuleText::from).collect();
+    AccessRules::new(rules)
+        .map_err(|found| {
+            for fault in found {
+                faults.push(&format!("spec.access.rules{}", fault.field), fault.message);
+            }
+        })
+        .ok()
 }
 
 fn build_network(network: &NetworkSpec, faults: &mut Faults) -> (CidrSet, u8, Option<Egress>) {

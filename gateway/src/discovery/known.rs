@@ -46,6 +46,7 @@ impl Known {
         Some(GroupSpec {
             name: name.clone(),
             keys: credentials.keys.clone(),
+            access: asked.access.clone(),
             ranges: asked.ranges.clone(),
             worker_key: credentials.worker_key.clone(),
             workers: self.workers(name),

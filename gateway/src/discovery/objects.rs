@@ -1,5 +1,6 @@
 //! What counts in the objects of the API server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
@@ -8,7 +9,8 @@ use kube::api::ObjectMeta;
 use kube::core::{NotUsed, Object};
 use ramen_client::config::Transport;
 use ramen_crds::{gateway, labels};
-use ramen_group::{Cidr, CidrSet};
+use ramen_group::access::RuleText;
+use ramen_group::{AccessRules, Cidr, CidrSet};
 use ramen_redact::{KeyDigest, KeySet, SafeUrl, Secret};
 use serde::Deserialize;
 
@@ -20,6 +22,7 @@ use crate::upstreams::UpstreamSpec;
 pub(super) struct Asked {
     pub(super) uid: String,
     pub(super) ranges: CidrSet,
+    pub(super) access: Option<Arc<AccessRules>>,
 }
 
 /// What the Secret of a group holds.
@@ -45,6 +48,16 @@ pub(super) struct Slice {
 #[derive(Debug, Deserialize)]
 struct Spec {
     network: Network,
+    access: Option<Access>,
+}
+
+/// Rules, unlike the rest, are read to the letter: what a newer version narrows with a field that is not known here
+/// must not be wider.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Access {
+    #[serde(default)]
+    rules: Vec<RuleText>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,7 +84,16 @@ pub(super) fn asked(
             })
             .ok()
     });
+    let access = spec.access.map(|access| AccessRules::new(access.rules));
+    let access = access.transpose().map_err(|faults| {
+        let told = faults.iter().map(|fault| {
+            let (field, message) = (&fault.field, &fault.message);
+            format!("spec.access.rules{field}: {message}")
+        });
+        told.collect::<Vec<_>>().join("; ")
+    })?;
     let asked = Asked {
+        access: access.map(Arc::new),
         uid: object.metadata.uid.clone().unwrap_or_default(),
         ranges: ranges.collect(),
     };
@@ -94,10 +116,14 @@ pub(super) fn credentials(secret: &KubeSecret) -> Result<(GroupName, Credentials
         text.ok_or_else(|| format!("it has no entry `{entry}`"))
     };
     let mut keys = KeySet::empty();
-    for digest in entry(gateway::CALLERS)?.lines() {
-        let digest = KeyDigest::from_hex(digest.trim())
+    for line in entry(gateway::CALLERS)?.lines() {
+        let (digest, name) = match line.trim().split_once(' ') {
+            Some((digest, name)) => (digest, Some(name)),
+            None => (line.trim(), None),
+        };
+        let digest = KeyDigest::from_hex(digest)
             .ok_or_else(|| format!("a line of `{}` is no digest", gateway::CALLERS))?;
-        keys.add(digest);
+        keys.add_digest(digest, name);
     }
     let credentials = Credentials {
         uid: label(meta, gateway::LABEL_UID)?.to_owned(),

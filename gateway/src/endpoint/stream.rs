@@ -8,6 +8,7 @@ use tonic::Status;
 
 use super::source::Source;
 use super::{Ask, Call, reply};
+use crate::access::Welcome;
 use crate::answer::{self, Answer};
 use crate::listen::{KEEP_ALIVE_EVERY, send};
 use crate::media;
@@ -89,14 +90,14 @@ impl Call<'_> {
             Ok(Heard::Event(message)) => media::event(&message),
             Err(_) => media::KEEP_ALIVE,
         };
-        if let Err(refusal) = self.recheck() {
-            return refusal.answer();
+        if let Err(refusal) = self.recheck(&ask) {
+            return self.refuse(refusal);
         }
         let (out, pieces) = channel();
         let _ = out.try_send(piece);
-        let (group, digest, place) = (self.group, self.caller.digest, self.place);
+        let welcome = Welcome::new(&self.group, &self.caller, ask.shown().cloned());
+        let place = self.place;
         tokio::spawn(async move {
-            let welcome = || group.access().keys.holds(&digest);
             pump(source, &ask, &out, welcome).await;
             drop(place);
         });
@@ -104,13 +105,11 @@ impl Call<'_> {
     }
 }
 
+/// What whoever is shut out in mid-stream is told.
+const OVER: &str = "the credential is not valid any more";
+
 /// Passes messages on until the answer. Dropping the source cancels the call.
-async fn pump(
-    mut source: Source,
-    ask: &Ask,
-    out: &mpsc::Sender<Bytes>,
-    welcome: impl Fn() -> bool,
-) {
+async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welcome: Welcome) {
     let mut tick = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_EVERY, KEEP_ALIVE_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -123,8 +122,13 @@ async fn pump(
                 continue;
             }
             () = out.closed() => return,
+            () = welcome.over() => {
+                let error = ramen_mcp::McpError::internal(OVER);
+                send(out, media::event(&error.body(&ask.id))).await;
+                return;
+            }
         };
-        let last = if welcome() {
+        let last = if welcome.holds() {
             match heard {
                 Heard::Event(message) => {
                     if !send(out, media::event(&message)).await {
@@ -133,13 +137,14 @@ async fn pump(
                     continue;
                 }
                 Heard::Answer(reply) => match reply::code_of(&reply, &ask.id) {
-                    Ok(_) => reply,
+                    Ok(None) => reply,
+                    Ok(Some(code)) => ask.put_back(code, reply),
                     Err(why) => reply::unusable_error(why).body(&ask.id),
                 },
                 Heard::Failed(status) => reply::error_of(&status).body(&ask.id),
             }
         } else {
-            ramen_mcp::McpError::internal("the key is not valid any more").body(&ask.id)
+            ramen_mcp::McpError::internal(OVER).body(&ask.id)
         };
         send(out, media::event(&last)).await;
         return;

@@ -14,20 +14,13 @@ impl Call<'_> {
         part: Part,
         request: &envelope::Request<'_>,
         ask: Ask,
-        body: &Bytes,
+        body: Bytes,
         wants_events: bool,
     ) -> Answer {
         let upstreams = &self.group.upstreams;
         match part {
             Part::Theirs => {}
-            Part::None => return self.unary(ask, body.clone()).await,
-            Part::List => {
-                let reply = match self.worker(&ask, body.clone()).await {
-                    Ok(reply) => upstreams.merge(&request.method, ask.era, reply).await,
-                    Err(status) => return reply::failed(&ask, &status),
-                };
-                return self.respond(&ask, reply);
-            }
+            Part::None | Part::List => return self.unary(ask, request, body).await,
             Part::Read => match self.worker(&ask, body.clone()).await {
                 Ok(reply) if merge::not_found(&reply) => {}
                 Ok(reply) => return self.respond(&ask, reply),
@@ -37,7 +30,7 @@ impl Call<'_> {
         let limit = self.gateway.call_timeout;
         // Taken away in this moment: then the worker says that it knows no such thing.
         let Some(running) = upstreams.ask(request, ask.era, limit) else {
-            return self.unary(ask, body.clone()).await;
+            return self.unary(ask, request, body).await;
         };
         let source = Source::Upstream(running);
         if self.accepts.events && wants_events {

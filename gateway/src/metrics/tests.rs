@@ -20,6 +20,7 @@ fn groups(numbers: std::ops::Range<usize>) -> Groups {
         .map(|number| GroupSpec {
             name: name(number),
             keys: KeySet::empty(),
+            access: None,
             ranges: CidrSet::default(),
             worker_key: Secret::from("k"),
             workers: Vec::new(),

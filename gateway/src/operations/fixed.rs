@@ -93,6 +93,7 @@ mod tests {
         groups.set(&GroupSpec {
             name: name("b"),
             keys: KeySet::empty(),
+            access: None,
             ranges: CidrSet::default(),
             worker_key: Secret::from("k"),
             workers: Vec::new(),

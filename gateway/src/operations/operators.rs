@@ -158,15 +158,19 @@ mod tests {
         ] {
             std::fs::write(temp.path().join(file), text).unwrap();
         }
-        let grant = |name: &str, keys: &str, access: &str| Grant {
-            name: name.to_owned(),
-            keys: KeySet::from_lines(keys),
-            access: vec![access.to_owned()],
+        let grant = |name: &str, file: &str, keys: &str, access: &str| {
+            let mut set = KeySet::empty();
+            set.add_named(Some(file), keys);
+            Grant {
+                name: name.to_owned(),
+                keys: set,
+                access: vec![access.to_owned()],
+            }
         };
         let wanted = vec![
-            grant("alice", "rmk_a\nrmk_b", "*:*"),
-            grant("ci.bot", "rmk_c", "*:read"),
-            grant("", "rmk_d", "*:read"),
+            grant("alice", "alice.write", "rmk_a\nrmk_b", "*:*"),
+            grant("ci.bot", "ci.bot.read", "rmk_c", "*:read"),
+            grant("", "read", "rmk_d", "*:read"),
         ];
         assert_eq!(grants(temp.path()), wanted);
         assert_eq!(grants(&temp.path().join("nowhere")), []);

@@ -3,7 +3,9 @@
 
 mod bad_input;
 mod eras;
+mod issuer;
 mod listening;
+mod oidc;
 mod streams;
 mod support;
 mod tls;

@@ -13,7 +13,7 @@ use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::origin::Sites;
 use ramen_gateway::upstreams::Policy;
-use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, gateway, listener};
+use ramen_gateway::{Gateway, GroupName, GroupSpec, Groups, Oidc, gateway, listener};
 use ramen_group::{AddressRule, CidrSet};
 use ramen_redact::KeySet;
 use serde_json::{Value, json};
@@ -64,6 +64,7 @@ pub(crate) fn spec(name: &str, key: &str, workers: &[SocketAddr]) -> GroupSpec {
             name: name.into(),
         },
         keys: KeySet::from_lines(key),
+        access: None,
         ranges: CidrSet::parse_list("127.0.0.0/8").unwrap(),
         worker_key: "rmk_of_the_gateway".into(),
         workers: workers
@@ -84,7 +85,22 @@ impl Running {
         Self::of(&spec("demo", KEY, workers), limits, Policy::default()).await
     }
 
+    /// One that trusts tokens.
+    pub(crate) async fn trusting(workers: &[SocketAddr], limits: Limits, oidc: Arc<Oidc>) -> Self {
+        let spec = spec("demo", KEY, workers);
+        Self::open_for(&spec, limits, Policy::default(), Some(oidc)).await
+    }
+
     pub(crate) async fn of(spec: &GroupSpec, limits: Limits, policy: Policy) -> Self {
+        Self::open_for(spec, limits, policy, None).await
+    }
+
+    async fn open_for(
+        spec: &GroupSpec,
+        limits: Limits,
+        policy: Policy,
+        oidc: Option<Arc<Oidc>>,
+    ) -> Self {
         let groups = Groups::new(policy);
         groups.set(spec);
         let (stop, stopping) = watch::channel(false);
@@ -100,6 +116,7 @@ impl Running {
             },
             call_timeout: Duration::from_secs(30),
             stopping,
+            oidc,
             operations: None,
             recent: Arc::default(),
             metrics: Arc::default(),
@@ -167,6 +184,11 @@ impl Running {
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Got {
         Got::of(self.open(request).await).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Got {
+        let request = Request::get(path).header("host", self.address.to_string());
+        self.send(request.body(Full::default()).unwrap()).await
     }
 
     /// Calls a tool as a legacy client.

@@ -23,6 +23,7 @@ async fn it_is_mounted_at_api_v1_mcp() {
         door: door(),
         call_timeout: Duration::from_secs(1),
         stopping,
+        oidc: None,
         operations: Some(bench.operations),
         recent: Arc::default(),
         metrics: Arc::default(),

@@ -7,7 +7,7 @@ use super::Server;
 use crate::catalog::{ArgumentFault, Reference};
 use crate::envelope::{Request, members, pairs, text};
 use crate::era::Era;
-use crate::error::{McpError, quoted};
+use crate::error::McpError;
 use crate::model::Prompt;
 
 /// How many values a completion may hold.
@@ -78,8 +78,8 @@ impl Server {
     }
 
     fn find_prompt(&self, name: &str) -> Result<usize, McpError> {
-        let unknown = || McpError::invalid_params(format!("unknown prompt {}", quoted(name)));
-        self.prompt_index.get(name).copied().ok_or_else(unknown)
+        let index = self.prompt_index.get(name).copied();
+        index.ok_or_else(|| McpError::unknown_prompt(name))
     }
 }
 

@@ -12,10 +12,9 @@ use super::Server;
 use super::answer::{Answer, put_json};
 use super::prompts::bad_argument;
 use super::step::{ResourceRead, Step, ToolCall};
-use crate::code;
 use crate::envelope::{Request, text};
 use crate::era::{Connection, Era};
-use crate::error::{McpError, clip_uri, quoted};
+use crate::error::{McpError, clip_uri};
 use crate::id::{ProgressToken, RequestId};
 use crate::meta::LogLevel;
 use crate::model::{ContentBlock, Json, ResourceContents};
@@ -69,15 +68,7 @@ impl Server {
             .and_then(text)
             .ok_or_else(|| McpError::invalid_params("`name` must be a string"))?;
         let Some(&tool) = self.tool_index.get(&*name) else {
-            let code = if era.is_modern() {
-                code::INVALID_PARAMS
-            } else {
-                code::METHOD_NOT_FOUND
-            };
-            return Err(McpError::new(
-                code,
-                format!("unknown tool {}", quoted(&name)),
-            ));
+            return Err(McpError::unknown_tool(&name, era));
         };
         let sent = match params.arguments().filter(|json| *json != "null") {
             None => "{}",
@@ -123,13 +114,7 @@ impl Server {
             .and_then(text)
             .ok_or_else(|| McpError::invalid_params("`uri` must be a string"))?;
         let Some(target) = self.catalog.resolve_resource(&uri) else {
-            let code = if era.is_modern() {
-                code::INVALID_PARAMS
-            } else {
-                code::RESOURCE_NOT_FOUND
-            };
-            let error = McpError::new(code, "resource not found");
-            return Err(error.with_data(&json!({ "uri": clip_uri(&uri) })));
+            return Err(McpError::unknown_resource(&uri, era));
         };
         let (progress, log_level) = streams(request, era, connection);
         Ok(Step::ReadResource(ResourceRead {

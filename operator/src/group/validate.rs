@@ -152,7 +152,7 @@ fn callers(named: Option<&SecretData>, own_keys: Option<&SecretData>, own: &Own)
     others.0.remove(names::GATEWAY_KEY);
     others.0.remove(names::KEY_KEY);
     let mut keys = entries(&others);
-    keys.add_lines(own.caller.expose());
+    keys.add_named(Some(names::KEY_KEY), own.caller.expose());
     keys
 }
 

@@ -56,7 +56,8 @@ pub(crate) fn page() -> anyhow::Result<String> {
 }
 
 fn each(page: &mut String, path: &str, schema: &Value, act: &impl Fn(&mut String, &str, &Value)) {
-    if FOREIGN.iter().any(|(name, _)| path.ends_with(name)) {
+    let name = path.rsplit('.').next().unwrap_or_default();
+    if foreign(name, schema).is_some() {
         return;
     }
     act(page, path, schema);
@@ -87,7 +88,7 @@ fn fields(page: &mut String, path: &str, schema: &Value) {
             kind(name, inner),
             cell(description)
         );
-        if FOREIGN.iter().any(|(foreign, _)| foreign == name) {
+        if foreign(name, inner).is_some() {
             continue;
         }
         fields(page, &path, inner);
@@ -97,10 +98,17 @@ fn fields(page: &mut String, path: &str, schema: &Value) {
     }
 }
 
+/// The type of Kubernetes that a field has; a list of strings is ours, whatever its name.
+fn foreign(name: &str, schema: &Value) -> Option<&'static str> {
+    let known = FOREIGN.iter().find(|(foreign, _)| *foreign == name);
+    let ours = schema["items"]["type"] == "string";
+    known.filter(|_| !ours).map(|(_, kind)| *kind)
+}
+
 /// The type with its bounds.
 fn kind(name: &str, schema: &Value) -> String {
-    if let Some((_, kind)) = FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
-        return (*kind).to_owned();
+    if let Some(kind) = foreign(name, schema) {
+        return kind.to_owned();
     }
     let word = schema["type"].as_str().unwrap_or("object");
     let bound = |key: &str| schema[key].as_f64();

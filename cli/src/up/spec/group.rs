@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ramen_gateway::upstreams::UpstreamSpec;
+use ramen_group::AccessRules;
 use ramen_rollout::Settings;
 
 use crate::up::group::Key;
@@ -30,6 +32,8 @@ pub(in crate::up) struct GroupSpec {
     pub(in crate::up) deploy_timeout_secs: Option<u64>,
     /// Keys from a Secret; generated when absent.
     pub(in crate::up) keys: Option<BTreeMap<String, Vec<u8>>>,
+    /// Who may use what over HTTP.
+    pub(in crate::up) access: Option<Arc<AccessRules>>,
     /// Settings of the worker.
     pub(in crate::up) worker_env: Vec<(String, OsString)>,
     /// Settings of the deploy step, such as the package index.

@@ -26,6 +26,38 @@ fn asked(group: &str, uid: &str, ranges: &[&str]) -> (GroupName, Asked) {
     read.unwrap()
 }
 
+#[test]
+fn rules_come_with_the_group_and_those_that_cannot_be_read_let_nobody_in() {
+    let with = |access: Value| {
+        objects::asked(&object(json!({
+            "metadata": { "namespace": "team-a", "name": "calc", "uid": "u" },
+            "spec": { "network": { "allowedCIDRs": [] }, "access": access },
+        })))
+    };
+    let (_, group) = with(json!({"rules": [{"keys": ["ci"], "tools": ["add"]}]})).unwrap();
+    let rules = group.access.unwrap();
+    assert!(rules.of_key(Some("ci")).is_some() && rules.of_key(Some("key")).is_none());
+    assert!(
+        with(json!({"rules": [{"subjects": ["*"], "tools": ["*"], "onlyOnMondays": true}]}))
+            .is_err()
+    );
+    assert!(with(json!({"rules": [{"tools": ["*"]}]})).is_err());
+}
+
+#[test]
+fn a_key_has_the_name_that_the_operator_tells() {
+    let digest = |key: &str| ramen_redact::KeyDigest::of(key);
+    let lines = format!(
+        "{} ci\n{}",
+        digest("rmk_a").to_hex(),
+        digest("rmk_b").to_hex()
+    );
+    let (_, found) = objects::credentials(&secret("calc", "u", &lines)).unwrap();
+    assert_eq!(found.keys.name_of(&digest("rmk_a")), Some("ci"));
+    assert_eq!(found.keys.name_of(&digest("rmk_b")), None);
+    assert_eq!(found.keys.len(), 2);
+}
+
 fn secret(group: &str, uid: &str, callers: &str) -> Secret {
     object(json!({
         "metadata": {

@@ -16,11 +16,12 @@ const MAX_KEYS: usize = 10_000;
 
 /// Builds it, for the gateways in this namespace.
 pub(super) fn build(group: &Validated, namespace: &str) -> Secret {
-    let mut digests: Vec<String> = group
-        .callers
-        .digests()
-        .iter()
-        .map(ramen_redact::KeyDigest::to_hex)
+    let callers = group.callers.digests().iter();
+    let mut digests: Vec<String> = callers
+        .map(|digest| match group.callers.name_of(digest) {
+            Some(name) => format!("{} {name}", digest.to_hex()),
+            None => digest.to_hex(),
+        })
         .collect();
     // Whichever order the entries came in, the same keys are the same text.
     digests.sort_unstable();
@@ -88,7 +89,7 @@ mod tests {
         let secret = build(&validated(extra, referenced), "gateways");
         text(&secret, gateway::CALLERS)
             .lines()
-            .map(str::to_owned)
+            .map(|line| line.split(' ').next().unwrap().to_owned())
             .collect()
     }
 
@@ -113,7 +114,12 @@ mod tests {
         assert_eq!(labels["ramen.dev/group"], "calc");
         assert_eq!(text(&secret, gateway::WORKER_KEY), "rmk_gateway");
         let callers = text(&secret, gateway::CALLERS);
-        assert_eq!(callers, KeyDigest::of("rmk_caller").to_hex());
+        let digest = KeyDigest::of("rmk_caller").to_hex();
+        assert_eq!(
+            callers,
+            format!("{digest} key"),
+            "by the name that rules know"
+        );
         assert!(!callers.contains("rmk_"));
     }
 

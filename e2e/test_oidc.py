@@ -1,0 +1,80 @@
+"""Sign-in from end to end: our client, our gateway, and an OpenID Connect provider that others wrote."""
+
+import json
+import socket
+
+import pytest
+
+import oidc
+import programs
+
+RULES = {"rules": [
+    {"groups": ["staff"], "tools": ["*"], "resources": ["*"], "prompts": ["*"]},
+    {"groups": ["guests"], "tools": ["other_*"], "resources": ["demo://readme"]},
+]}
+CALL = ["call", "demo_calculator_tool", "var1=6", "var2=7", "func=multiply"]
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory):
+    provider = oidc.Provider(tmp_path_factory.mktemp("provider"))
+    yield provider
+    provider.stop()
+
+
+@pytest.fixture(scope="module")
+def guarded(provider, demo, tmp_path_factory):
+    """A gateway that trusts the provider. Where clients reach it has to be known before it starts."""
+    folder = tmp_path_factory.mktemp("guarded")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = {"publicUrl": f"http://{listen}", "issuers": [{"issuer": provider.issuer, "scopes": ["tools"]}]}
+    (folder / "oidc.yaml").write_text(json.dumps(settings))
+    gateway = programs.Gateway(folder, {"demo": demo}, listen=listen, access=RULES,
+                               RAMEN_OIDC_CONFIG=str(folder / "oidc.yaml"))
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def ramen(guarded, folder):
+    """Runs a command of ours against the gateway, as one person of this machine."""
+    env = programs.environment(HOME=str(folder), XDG_STATE_HOME=str(folder), XDG_CONFIG_HOME=str(folder),
+                               XDG_CACHE_HOME=str(folder))
+
+    def run(*args, login):
+        return oidc.ramen(*args, "--server", guarded.at("demo"), login=login, env=env)
+
+    return run
+
+
+def test_a_person_signs_in_once_and_uses_what_the_rules_allow(ramen, folder):
+    code, out, told, asked = ramen("ls", "-o", "json", login="staff-ann")
+    assert (code, asked) == (0, 1), told
+    assert [tool["name"] for tool in json.loads(out)["tools"]] == ["demo_calculator_tool"]
+    tokens = folder / "ramen" / "mcp-tokens.json"
+    assert tokens.stat().st_mode & 0o777 == 0o600
+    code, out, told, asked = ramen(*CALL, login="staff-ann")
+    assert (code, out.strip(), asked) == (0, "42", 0), told
+
+
+def test_what_the_rules_do_not_allow_is_not_there(ramen):
+    code, out, told, asked = ramen("ls", "-o", "json", login="guest-bob")
+    listed = json.loads(out)
+    assert (code, asked) == (0, 1), told
+    assert (listed["tools"], listed["prompts"]) == ([], [])
+    assert [resource["uri"] for resource in listed["resources"]] == ["demo://readme"]
+    code, out, told, _ = ramen(*CALL, login="guest-bob")
+    assert (code, out) == (2, ""), told
+    code, out, told, _ = ramen("call", "no_such_tool", login="guest-bob")
+    assert code == 2, told
+
+
+def test_the_callers_name_is_in_the_workers_log_and_no_token_is_in_any(ramen, guarded, demo, folder):
+    ramen(*CALL, login="staff-cara")
+    tokens = json.loads((folder / "ramen" / "mcp-tokens.json").read_text())
+    secrets = [value for value in json.dumps(tokens).split('"') if value.count(".") == 2 and len(value) > 100]
+    assert secrets, tokens
+    for log in (guarded.log.read_text(), demo.log.read_text()):
+        for secret in secrets:
+            assert secret not in log and secret.rsplit(".", 1)[1] not in log

@@ -1,0 +1,371 @@
+//! What a caller may not use is not there for them: not in a list, and everywhere else as if nothing had that name.
+//!
+//! For a name that is kept from the caller a worker is asked for one that nothing can have. So the answer takes the same
+//! way as that of a name that nobody has, and comes in the same cases; only the name in it is put back.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+use ramen_group::Allowed;
+use ramen_group::access::Item;
+use ramen_mcp::names::method;
+use ramen_mcp::{Era, McpError, RequestId, envelope};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::names::MAX_MESSAGE;
+
+/// No tool, prompt or URI is called so: names begin with a letter, and URIs with a scheme.
+const NOBODY: &str = "\"-\"";
+/// Pages of one list that are put together.
+pub(super) const MAX_PAGES: usize = 64;
+
+/// What a request is about, as far as rules can be about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Tool(String),
+    Resource(String),
+    Prompt(String),
+}
+
+impl Target {
+    fn item(&self) -> Item<'_> {
+        match self {
+            Self::Tool(name) => Item::Tool(name),
+            Self::Resource(uri) => Item::Resource(uri),
+            Self::Prompt(name) => Item::Prompt(name),
+        }
+    }
+
+    /// Whether the caller may use it.
+    pub(crate) fn is_in(&self, allowed: &Allowed) -> bool {
+        allowed.allows(self.item())
+    }
+
+    /// The error of a name that nobody has.
+    fn unknown(&self, era: Era) -> McpError {
+        match self {
+            Self::Tool(name) => McpError::unknown_tool(name, era),
+            Self::Resource(uri) => McpError::unknown_resource(uri, era),
+            Self::Prompt(name) => McpError::unknown_prompt(name),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Reference<'r> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'r, str>,
+    #[serde(borrow)]
+    name: Option<&'r RawValue>,
+    #[serde(borrow)]
+    uri: Option<&'r RawValue>,
+}
+
+/// What a request is about, and the JSON text of its name.
+pub(super) fn target<'r>(request: &envelope::Request<'r>) -> Option<(Target, &'r str)> {
+    let params = &request.params;
+    let (token, kind): (_, fn(String) -> Target) = match &*request.method {
+        method::TOOLS_CALL => (params.name()?, Target::Tool),
+        method::RESOURCES_READ => (params.uri()?, Target::Resource),
+        method::PROMPTS_GET => (params.name()?, Target::Prompt),
+        method::COMPLETE => {
+            let reference: Reference<'r> = serde_json::from_str(params.reference()?).ok()?;
+            match &*reference.kind {
+                "ref/prompt" => (reference.name?.get(), Target::Prompt),
+                "ref/resource" => (reference.uri?.get(), Target::Resource),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    let name = envelope::text(token)?.into_owned();
+    Some((kind(name), token))
+}
+
+/// The same request for a name that nobody has.
+pub(super) fn for_nobody(body: &Bytes, token: &str) -> Bytes {
+    let start = token.as_ptr() as usize - body.as_ptr() as usize;
+    let mut other = Vec::with_capacity(body.len());
+    other.extend_from_slice(&body[..start]);
+    other.extend_from_slice(NOBODY.as_bytes());
+    other.extend_from_slice(&body[start + token.len()..]);
+    other.into()
+}
+
+/// The answer to that, with the name that was asked for.
+pub(super) fn put_back(
+    target: &Target,
+    era: Era,
+    id: &RequestId,
+    code: i32,
+    reply: Bytes,
+) -> Bytes {
+    let unknown = target.unknown(era);
+    if code == unknown.code {
+        unknown.body(id)
+    } else {
+        reply
+    }
+}
+
+/// A list that rules can shorten.
+#[derive(Clone, Copy)]
+pub(super) struct List {
+    /// The member that holds the entries.
+    member: &'static str,
+    item: fn(&str) -> Item<'_>,
+}
+
+impl List {
+    /// The list that this method answers.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        let (member, item): (_, fn(&str) -> Item<'_>) = match name {
+            method::TOOLS_LIST => ("tools", |name| Item::Tool(name)),
+            method::RESOURCES_LIST => ("resources", |uri| Item::Resource(uri)),
+            method::TEMPLATES_LIST => ("resourceTemplates", |uri| Item::Resource(uri)),
+            method::PROMPTS_LIST => ("prompts", |name| Item::Prompt(name)),
+            _ => return None,
+        };
+        Some(Self { member, item })
+    }
+}
+
+#[derive(Deserialize)]
+struct Entry<'e> {
+    #[serde(borrow)]
+    name: Option<Cow<'e, str>>,
+    #[serde(borrow)]
+    uri: Option<Cow<'e, str>>,
+    #[serde(rename = "uriTemplate", borrow)]
+    template: Option<Cow<'e, str>>,
+}
+
+#[derive(Deserialize)]
+struct Reply<'r> {
+    #[serde(borrow)]
+    result: IndexMap<Cow<'r, str>, &'r RawValue>,
+}
+
+/// Pages of a list, shortened to what the caller may use.
+pub(super) struct Shortened {
+    list: List,
+    kept: Vec<Box<RawValue>>,
+    /// Members of the first page besides the entries.
+    rest: Vec<(String, Box<RawValue>)>,
+    first: bool,
+    bytes: usize,
+}
+
+impl Shortened {
+    pub(super) fn new(list: List) -> Self {
+        Self {
+            list,
+            kept: Vec::new(),
+            rest: Vec::new(),
+            first: true,
+            bytes: 0,
+        }
+    }
+
+    /// Takes a page; the JSON text of the cursor of the next one. `None`: it cannot be read, so nothing of it goes out.
+    pub(super) fn take(&mut self, page: &[u8], allowed: &Allowed) -> Option<Option<String>> {
+        let reply: Reply<'_> = serde_json::from_slice(page).ok()?;
+        let mut next = None;
+        for (name, value) in reply.result {
+            if name == self.list.member {
+                let entries: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
+                for entry in entries {
+                    let known: Entry<'_> = serde_json::from_str(entry.get()).ok()?;
+                    let named = match self.list.member {
+                        "resources" => known.uri,
+                        "resourceTemplates" => known.template,
+                        _ => known.name,
+                    };
+                    if allowed.allows((self.list.item)(&named?)) {
+                        self.bytes += entry.get().len();
+                        self.kept.push(entry.to_owned());
+                    }
+                }
+            } else if name == "nextCursor" {
+                next = Some(value.get().to_owned()).filter(|cursor| cursor != "null");
+            } else if self.first {
+                self.rest.push((name.into_owned(), value.to_owned()));
+            }
+        }
+        self.first = false;
+        Some(next)
+    }
+
+    /// All of it as the answer to this request: one page, whose end names nothing that was left out.
+    pub(super) fn finish(self, id: &RequestId) -> Option<Bytes> {
+        if self.bytes > MAX_MESSAGE {
+            return None;
+        }
+        let mut out = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, id.raw());
+        out.push_str(&format!("\"{}\":", self.list.member));
+        out.push_str(&serde_json::to_string(&self.kept).ok()?);
+        for (name, value) in &self.rest {
+            out.push(',');
+            out.push_str(&serde_json::to_string(name).ok()?);
+            out.push(':');
+            out.push_str(value.get());
+        }
+        out.push_str("}}");
+        Some(out.into())
+    }
+}
+
+/// The request of a page, for the page that begins at this cursor (JSON text).
+pub(super) fn at_cursor(request: &envelope::Request<'_>, cursor: &str) -> Option<Bytes> {
+    let params = request.params.as_json().unwrap_or("{}");
+    let mut params: IndexMap<String, Box<RawValue>> = serde_json::from_str(params).ok()?;
+    params.insert(
+        "cursor".to_owned(),
+        RawValue::from_string(cursor.to_owned()).ok()?,
+    );
+    let params = serde_json::to_string(&params).ok()?;
+    let method = serde_json::to_string(&request.method).ok()?;
+    let id = request.id.raw();
+    Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ramen_group::AccessRules;
+    use ramen_group::access::RuleText;
+    use ramen_mcp::Message;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn allowed() -> Allowed {
+        let rule = RuleText {
+            keys: vec!["k".into()],
+            tools: vec!["add".into(), "long*".into()],
+            resources: vec!["demo://a".into()],
+            ..RuleText::default()
+        };
+        let rules = Arc::new(AccessRules::new(vec![rule]).unwrap());
+        rules.of_key(Some("k")).unwrap()
+    }
+
+    fn id() -> RequestId {
+        RequestId::from_token(Bytes::from_static(b"7")).unwrap()
+    }
+
+    #[test]
+    fn pages_become_one_list_that_names_nothing_else() {
+        let mut list = Shortened::new(List::of("tools/list").unwrap());
+        let page = |names: &[&str], cursor: Option<&str>| {
+            let tools: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+            let mut result = json!({"tools": tools, "ttlMs": 5000, "_meta": {"n": 3.0}});
+            if let Some(cursor) = cursor {
+                result["nextCursor"] = cursor.into();
+            }
+            json!({"jsonrpc": "2.0", "id": 1, "result": result}).to_string()
+        };
+        let next = list.take(page(&["add", "hidden"], Some("c")).as_bytes(), &allowed());
+        assert_eq!(next, Some(Some("\"c\"".to_owned())));
+        let next = list.take(page(&["long1", "other"], None).as_bytes(), &allowed());
+        assert_eq!(next, Some(None));
+        let all: Value = serde_json::from_slice(&list.finish(&id()).unwrap()).unwrap();
+        assert_eq!(
+            all,
+            json!({"jsonrpc": "2.0", "id": 7, "result": {"tools": [{"name": "add"}, {"name": "long1"}], "ttlMs": 5000, "_meta": {"n": 3.0}}})
+        );
+    }
+
+    #[test]
+    fn resources_are_judged_by_their_uri_and_templates_by_their_text() {
+        for (method, reply, kept) in [
+            (
+                "resources/list",
+                json!({"resources": [{"name": "x", "uri": "demo://a"}, {"name": "demo://a", "uri": "demo://b"}]}),
+                json!({"resources": [{"name": "x", "uri": "demo://a"}]}),
+            ),
+            (
+                "resources/templates/list",
+                json!({"resourceTemplates": [{"name": "x", "uriTemplate": "demo://{a}"}]}),
+                json!({"resourceTemplates": []}),
+            ),
+            (
+                "prompts/list",
+                json!({"prompts": [{"name": "add"}]}),
+                json!({"prompts": []}),
+            ),
+        ] {
+            let mut list = Shortened::new(List::of(method).unwrap());
+            let page = json!({"jsonrpc": "2.0", "id": 1, "result": reply}).to_string();
+            list.take(page.as_bytes(), &allowed()).unwrap();
+            let all: Value = serde_json::from_slice(&list.finish(&id()).unwrap()).unwrap();
+            assert_eq!(all["result"], kept, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_gives_nothing_out() {
+        for page in [
+            "",
+            "[]",
+            r#"{"result":{"tools":[1]}}"#,
+            r#"{"result":{"tools":[{}]}}"#,
+        ] {
+            let mut list = Shortened::new(List::of("tools/list").unwrap());
+            assert_eq!(list.take(page.as_bytes(), &allowed()), None, "{page}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_found_and_replaced_where_it_stands() {
+        for (method, params, target_of, nobody) in [
+            (
+                "tools/call",
+                r#"{"arguments":{"name":"x"},"name":"a\u0062c"}"#,
+                Target::Tool("abc".into()),
+                r#"{"arguments":{"name":"x"},"name":"-"}"#,
+            ),
+            (
+                "resources/read",
+                r#"{"uri":"demo://x"}"#,
+                Target::Resource("demo://x".into()),
+                r#"{"uri":"-"}"#,
+            ),
+            (
+                "completion/complete",
+                r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"}}"#,
+                Target::Prompt("p".into()),
+                r#"{"ref":{"type":"ref/prompt","name":"-"},"argument":{"name":"a","value":"b"}}"#,
+            ),
+        ] {
+            let text = |params: &str| {
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
+            };
+            let body = Bytes::from(text(params));
+            let Ok(Message::Request(request)) = envelope::parse(&body) else {
+                panic!("{params}")
+            };
+            let (found, token) = target(&request).unwrap();
+            assert_eq!(found, target_of);
+            assert_eq!(for_nobody(&body, token), text(nobody));
+        }
+    }
+
+    #[test]
+    fn a_page_is_asked_for_with_everything_that_the_first_was() {
+        let body = Bytes::from_static(
+            br#"{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"_meta":{"x":1},"cursor":"old"}}"#,
+        );
+        let Ok(Message::Request(request)) = envelope::parse(&body) else {
+            panic!()
+        };
+        let next: Value = serde_json::from_slice(&at_cursor(&request, "\"new\"").unwrap()).unwrap();
+        assert_eq!(
+            next,
+            json!({"jsonrpc": "2.0", "id": "a", "method": "tools/list", "params": {"_meta": {"x": 1}, "cursor": "new"}})
+        );
+    }
+}

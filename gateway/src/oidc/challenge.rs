@@ -1,0 +1,64 @@
+//! What MCP clients are told so that they can sign in: the challenge of a refusal, and the description that it points to
+//! (RFC 9728). Both say the same of a group that is there and of one that is not.
+
+use bytes::Bytes;
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use super::Oidc;
+use crate::answer::{self, Answer, Refusal};
+
+/// Where the description of the resource at a path is: this, then the path.
+pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+impl Oidc {
+    /// The answer to a refusal at `path`, with where to go from here when it is one of the credential.
+    pub(crate) fn refuse(&self, refusal: Refusal, path: &str, presented: bool) -> Answer {
+        let mut answer = refusal.answer();
+        if refusal == Refusal::Credential {
+            let mut parts = vec!["Bearer realm=\"ramen\"".to_owned()];
+            if presented {
+                parts.push("error=\"invalid_token\"".to_owned());
+            }
+            let scopes = self.scopes();
+            if !scopes.is_empty() {
+                parts.push(format!("scope=\"{}\"", scopes.join(" ")));
+            }
+            let base = &self.settings.public_url;
+            parts.push(format!("resource_metadata=\"{base}{WELL_KNOWN}{path}\""));
+            if let Ok(value) = HeaderValue::from_str(&parts.join(", ")) {
+                answer.headers_mut().insert(WWW_AUTHENTICATE, value);
+            }
+        }
+        answer
+    }
+
+    /// The description of the resource at `path`; the empty path is the gateway as a whole.
+    pub(crate) fn describe(&self, path: &str) -> Answer {
+        let base = &self.settings.public_url;
+        let issuers = self.issuers.iter();
+        let issuers: Vec<_> = issuers.map(|(issuer, _)| issuer.issuer.as_str()).collect();
+        let mut document = json!({
+            "resource": format!("{base}{path}"),
+            "resource_name": "Ramen",
+            "authorization_servers": issuers,
+            "bearer_methods_supported": ["header"],
+        });
+        let scopes = self.scopes();
+        if !scopes.is_empty() {
+            document["scopes_supported"] = json!(scopes);
+        }
+        answer::json(StatusCode::OK, Bytes::from(document.to_string()))
+    }
+
+    fn scopes(&self) -> Vec<&str> {
+        let mut scopes: Vec<&str> = Vec::new();
+        for scope in self.issuers.iter().flat_map(|(issuer, _)| &issuer.scopes) {
+            if !scopes.contains(&scope.as_str()) {
+                scopes.push(scope);
+            }
+        }
+        scopes
+    }
+}

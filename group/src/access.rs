@@ -1,0 +1,319 @@
+//! Access rules: who may use which tools, resources and prompts of a group. Pure.
+//!
+//! A rule says whom it is about and what those may use; what no rule allows is not there for the caller. The kinds of
+//! a rule's "whom" are all asked for (`groups` *and* `claims`), the entries of one kind are a choice. Callers with a
+//! key are held to the rules as soon as one of them names keys, and may use everything otherwise.
+
+mod pattern;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use self::pattern::Pattern;
+
+/// Rules of one group, at most.
+pub const MAX_RULES: usize = 64;
+/// Entries of one list of a rule, at most.
+pub const MAX_ENTRIES: usize = 128;
+/// Length of one entry, at most.
+pub const MAX_ENTRY: usize = 512;
+/// Stands for every caller of its kind.
+const ANYBODY: &str = "*";
+
+/// A rule as it is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RuleText {
+    /// Whose tokens it is about; absent: those of every issuer that the gateway trusts.
+    pub issuer: Option<String>,
+    /// Subjects of tokens; `*` is every one.
+    pub subjects: Vec<String>,
+    /// Groups, one of which the token names.
+    pub groups: Vec<String>,
+    /// Claims that the token makes, all of them.
+    pub claims: Vec<ClaimText>,
+    /// Names of keys; `*` is every one.
+    pub keys: Vec<String>,
+    /// Names of tools, `*` for any characters.
+    pub tools: Vec<String>,
+    /// URIs of resources, `*` for any characters.
+    pub resources: Vec<String>,
+    /// Names of prompts, `*` for any characters.
+    pub prompts: Vec<String>,
+}
+
+/// A claim as it is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClaimText {
+    /// Its name, or a path to it with dots.
+    pub name: String,
+    /// Values, one of which it has.
+    pub values: Vec<String>,
+}
+
+/// What is wrong with a rule: where, from the list of rules on, and in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleFault {
+    /// `[0].tools[1]`.
+    pub field: String,
+    /// In words.
+    pub message: String,
+}
+
+/// Who a token speaks of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Identity {
+    /// Who made the token.
+    pub issuer: String,
+    /// Of whom it speaks.
+    pub subject: String,
+    /// The groups of that one.
+    pub groups: Vec<String>,
+    /// Everything that the token says.
+    pub claims: Map<String, Value>,
+}
+
+/// What a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A tool by its name.
+    Tool(&'a str),
+    /// A resource by its URI, a template by its text.
+    Resource(&'a str),
+    /// A prompt by its name.
+    Prompt(&'a str),
+}
+
+/// Rules that can be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessRules {
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    issuer: Option<String>,
+    subjects: Vec<String>,
+    groups: Vec<String>,
+    claims: Vec<ClaimText>,
+    keys: Vec<String>,
+    tools: Vec<Pattern>,
+    resources: Vec<Pattern>,
+    prompts: Vec<Pattern>,
+}
+
+/// What one caller may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed(Option<(Arc<AccessRules>, u64)>);
+
+impl Allowed {
+    /// Everything.
+    pub const EVERYTHING: Self = Self(None);
+
+    /// Whether nothing is kept from the caller.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether the caller may use this.
+    pub fn allows(&self, item: Item<'_>) -> bool {
+        let Some((rules, mask)) = &self.0 else {
+            return true;
+        };
+        let mut about = rules.rules.iter().enumerate();
+        about.any(|(at, rule)| mask & (1 << at) != 0 && rule.allows(item))
+    }
+}
+
+impl AccessRules {
+    /// Judges rules as they are written; all faults are returned.
+    pub fn new(texts: Vec<RuleText>) -> Result<Self, Vec<RuleFault>> {
+        let mut faults = Vec::new();
+        if texts.len() > MAX_RULES {
+            faults.push(RuleFault {
+                field: String::new(),
+                message: format!("has more than {MAX_RULES} entries"),
+            });
+        }
+        for (at, text) in texts.iter().enumerate() {
+            judge(at, text, &mut faults);
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let rules = texts.into_iter().map(Rule::of).collect();
+        Ok(Self { rules })
+    }
+
+    /// What the bearer of a token may use; `None` when no rule is about them.
+    pub fn of_identity(self: &Arc<Self>, identity: &Identity) -> Option<Allowed> {
+        self.allowed(|rule| rule.is_about(identity))
+    }
+
+    /// What the bearer of a key may use; `None` when no rule is about it.
+    pub fn of_key(self: &Arc<Self>, name: Option<&str>) -> Option<Allowed> {
+        if self.rules.iter().all(|rule| rule.keys.is_empty()) {
+            return Some(Allowed::EVERYTHING);
+        }
+        self.allowed(|rule| has(&rule.keys, name))
+    }
+
+    fn allowed(self: &Arc<Self>, about: impl Fn(&Rule) -> bool) -> Option<Allowed> {
+        let rules = self.rules.iter().enumerate();
+        let mask = rules
+            .filter(|(_, rule)| about(rule))
+            .fold(0_u64, |mask, (at, _)| mask | 1 << at);
+        (mask != 0).then(|| Allowed(Some((Arc::clone(self), mask))))
+    }
+}
+
+impl Rule {
+    fn of(text: RuleText) -> Self {
+        let patterns = |list: Vec<String>| list.into_iter().map(Pattern::from).collect();
+        let RuleText {
+            issuer,
+            subjects,
+            groups,
+            claims,
+            keys,
+            tools,
+            resources,
+            prompts,
+        } = text;
+        Self {
+            issuer,
+            subjects,
+            groups,
+            claims,
+            keys,
+            tools: patterns(tools),
+            resources: patterns(resources),
+            prompts: patterns(prompts),
+        }
+    }
+
+    fn is_about(&self, identity: &Identity) -> bool {
+        // A rule for keys alone says nothing of tokens.
+        if self.subjects.is_empty() && self.groups.is_empty() && self.claims.is_empty() {
+            return false;
+        }
+        let issuer = self.issuer.as_ref();
+        let groups = &self.groups;
+        issuer.is_none_or(|issuer| *issuer == identity.issuer)
+            && (self.subjects.is_empty() || has(&self.subjects, Some(&identity.subject)))
+            && (groups.is_empty() || identity.groups.iter().any(|group| groups.contains(group)))
+            && self.claims.iter().all(|claim| claim.is_made(identity))
+    }
+
+    fn allows(&self, item: Item<'_>) -> bool {
+        let (patterns, name) = match item {
+            Item::Tool(name) => (&self.tools, name),
+            Item::Resource(uri) => (&self.resources, uri),
+            Item::Prompt(name) => (&self.prompts, name),
+        };
+        patterns.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+impl ClaimText {
+    fn is_made(&self, identity: &Identity) -> bool {
+        let wanted = |text: &str| self.values.iter().any(|value| value == text);
+        match claim(&identity.claims, &self.name) {
+            // The scopes of a token are one text (RFC 9068).
+            Some(Value::String(text)) if self.name == "scope" => text.split(' ').any(wanted),
+            Some(Value::Array(values)) => values.iter().filter_map(plain).any(|text| wanted(&text)),
+            Some(value) => plain(value).is_some_and(|text| wanted(&text)),
+            None => false,
+        }
+    }
+}
+
+/// A claim by its name, or by a path with dots; a name that has dots itself comes first.
+pub fn claim<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
+    if let Some(value) = claims.get(name) {
+        return Some(value);
+    }
+    let mut parts = name.split('.');
+    let mut value = claims.get(parts.next()?)?;
+    for part in parts {
+        value = value.as_object()?.get(part)?;
+    }
+    Some(value)
+}
+
+/// A value as a rule writes it.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+fn has(list: &[String], name: Option<&str>) -> bool {
+    list.iter()
+        .any(|entry| entry == ANYBODY || Some(entry.as_str()) == name)
+}
+
+fn judge(at: usize, rule: &RuleText, faults: &mut Vec<RuleFault>) {
+    let mut push = |field: String, message: &str| {
+        faults.push(RuleFault {
+            field: format!("[{at}]{field}"),
+            message: message.to_owned(),
+        });
+    };
+    let lists = [
+        (".subjects", &rule.subjects),
+        (".groups", &rule.groups),
+        (".keys", &rule.keys),
+        (".tools", &rule.tools),
+        (".resources", &rule.resources),
+        (".prompts", &rule.prompts),
+    ];
+    for (field, list) in lists {
+        if list.len() > MAX_ENTRIES {
+            push(field.to_owned(), "has more than 128 entries");
+        }
+        for (n, entry) in list.iter().enumerate() {
+            if entry.is_empty() || entry.len() > MAX_ENTRY {
+                push(format!("{field}[{n}]"), "has from 1 to 512 bytes");
+            }
+        }
+    }
+    for (n, claim) in rule.claims.iter().enumerate() {
+        let field = format!(".claims[{n}]");
+        if claim.name.is_empty() {
+            push(format!("{field}.name"), "must name a claim");
+        }
+        if claim.values.is_empty() {
+            push(format!("{field}.values"), "must name a value");
+        }
+    }
+    let of_tokens = !(rule.subjects.is_empty() && rule.groups.is_empty() && rule.claims.is_empty());
+    let of_keys = !rule.keys.is_empty();
+    match (of_tokens, of_keys) {
+        (false, false) => push(
+            String::new(),
+            "must say whom it is about: subjects, groups, claims or keys",
+        ),
+        (true, true) => push(
+            ".keys".to_owned(),
+            "a rule is about keys or about tokens; write two rules",
+        ),
+        _ => {}
+    }
+    if of_keys && rule.issuer.is_some() {
+        push(".issuer".to_owned(), "keys have no issuer");
+    }
+    if rule.tools.is_empty() && rule.resources.is_empty() && rule.prompts.is_empty() {
+        push(
+            String::new(),
+            "must say what may be used: tools, resources or prompts",
+        );
+    }
+}
