@@ -138,7 +138,8 @@ class Runner:
         return "\n".join(f"--- {path.name} ---\n{path.read_text()[-3000:]}" for _, path in self.background)
 
     def end(self):
-        for process, path in self.background:
+        # Whoever came later may hold connections to those before it.
+        for process, path in reversed(self.background):
             process.send_signal(signal.SIGTERM)
             code = programs.stop(process)
             assert code in (0, 130, 143, -signal.SIGTERM), f"ended with {code}:\n{path.read_text()[-3000:]}"

@@ -36,8 +36,9 @@ stopped = {}
 
 
 @server.tool()
-async def forever(name: str) -> str:
+async def forever(ctx: Context, name: str) -> str:
     """Ends only when it is cancelled."""
+    await ctx.report_progress(0, 1, "begun")
     try:
         await asyncio.Event().wait()
     finally:
