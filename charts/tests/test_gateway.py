@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 from conftest import GATEWAYS, ROOT, of, refused, render, rendered
 from test_rbac import RULES, granted
 
@@ -57,7 +58,7 @@ def test_the_gateway_knows_every_variable_that_the_chart_sets(case):
     left |= {"RAMEN_UPSTREAM_COMMANDS"}
     if case == "gateway":
         left |= {"RAMEN_UPSTREAM_ALLOWED_CIDRS"}
-        left |= {"RAMEN_OPERATORS_DIR", "RAMEN_OPERATORS_CIDRS"}
+        left |= {"RAMEN_OPERATORS_DIR", "RAMEN_OPERATORS_CIDRS", "RAMEN_OIDC_CONFIG"}
         left |= {"RAMEN_ALLOWED_HOSTS", "RAMEN_ALLOWED_ORIGINS", "RAMEN_PROXY_CIDRS", "RAMEN_TLS_CERT", "RAMEN_TLS_KEY"}
     else:
         left |= {"RAMEN_GATEWAY_NAMESPACES"}
@@ -139,10 +140,10 @@ def test_workers_and_services_find_its_pods_by_label(case):
 def test_a_certificate_makes_it_speak_https():
     documents = rendered("gateway-full")
     spec = deployment(documents)["spec"]["template"]["spec"]
-    tls, operators = spec["volumes"]
+    _, tls, operators = spec["volumes"]
     assert tls == {"name": "tls", "secret": {"secretName": "gateway-tls", "defaultMode": 0o440}}
     assert operators == {"name": "operators", "secret": {"secretName": "operators", "defaultMode": 0o440}}
-    mount, other = spec["containers"][0]["volumeMounts"]
+    _, mount, other = spec["containers"][0]["volumeMounts"]
     assert env(documents)["RAMEN_OPERATORS_DIR"] == other["mountPath"]
     assert env(documents)["RAMEN_OPERATORS_CIDRS"] == "10.0.0.0/8,192.0.2.7"
     assert env(documents)["RAMEN_TLS_CERT"] == f"{mount['mountPath']}/tls.crt"
@@ -164,6 +165,23 @@ def test_its_metrics_are_read_where_those_of_workers_are():
     labels = deployment(on)["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"
+
+
+def test_issuers_are_a_file_of_the_pods_and_others_are_other_pods():
+    documents = rendered("gateway-full")
+    (config,) = of(documents, "ConfigMap", "ramen-gateway-oidc")
+    assert config["metadata"]["namespace"] == "ramen-gateways"
+    assert yaml.safe_load(config["data"]["oidc.yaml"]) == GATEWAYS["gateway-full"]["gateway"]["oidc"]
+    template = deployment(documents)["spec"]["template"]
+    (volume,) = [volume for volume in template["spec"]["volumes"] if volume["name"] == "oidc"]
+    assert volume["configMap"]["name"] == config["metadata"]["name"]
+    assert env(documents)["RAMEN_OIDC_CONFIG"] == "/run/ramen/oidc/oidc.yaml"
+    other = {**GATEWAYS["gateway-full"], "gateway": {**GATEWAYS["gateway-full"]["gateway"]}}
+    other["gateway"]["oidc"] = {**other["gateway"]["oidc"], "clockSkewSecs": 60}
+    note = "checksum/oidc"
+    changed = deployment(render(other))["spec"]["template"]["metadata"]["annotations"][note]
+    assert template["metadata"]["annotations"][note] != changed
+    assert of(rendered("gateway"), "ConfigMap", "ramen-gateway-oidc") == []
 
 
 def test_a_pod_that_ends_has_time_for_what_it_began():
@@ -253,6 +271,8 @@ def test_its_policy_lets_callers_in_and_keeps_it_from_metadata_services(case):
         ({"httpRoute": {"enabled": True}}, "gateway.httpRoute.parentRefs"),
         ({"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 2}}, "gateway.autoscaling.minReplicas"),
         ({"proxyCIDRs": ["10.0.0.0/8"]}, "gateway.trustedProxyHops"),
+        ({"oidc": {"issuers": [{"issuer": "https://login.example.com"}]}}, "gateway.oidc.publicUrl"),
+        ({"oidc": {"publicURL": "https://mcp.example.com"}}, "publicURL"),
         ({"operations": {"secretName": "operators"}}, "gateway.operations.cidrs"),
         ({"allowedOrigins": ["app.example.com"]}, "allowedOrigins"),
         ({"replicas": -1}, "replicas"),

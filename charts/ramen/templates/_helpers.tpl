@@ -132,6 +132,9 @@ seccompProfile:
 {{- if and .operations.secretName (not .operations.cidrs) }}
 {{- fail "gateway.operations.secretName needs gateway.operations.cidrs: from where operators may call" }}
 {{- end }}
+{{- if and .oidc (not (and .oidc.publicUrl .oidc.issuers)) }}
+{{- fail "gateway.oidc needs gateway.oidc.publicUrl and gateway.oidc.issuers" }}
+{{- end }}
 {{- if and .proxyCIDRs (not .trustedProxyHops) }}
 {{- fail "gateway.proxyCIDRs is for proxies before the gateway, of which gateway.trustedProxyHops says there are none" }}
 {{- end }}
