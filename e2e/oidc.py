@@ -8,21 +8,27 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from http.cookiejar import CookieJar
+from pathlib import Path
 
+import documents
 import foreign
 import programs
+
+GUIDE = programs.ROOT / "docs" / "auth.md"
 
 FIELD = re.compile(r'<form[^>]*action="([^"]+)"')
 
 
 class Provider:
-    """`oidc-provider` from npm."""
+    """`oidc-provider` from npm, set up as the guide shows it."""
 
     def __init__(self, folder, port=0):
         self.log = (folder / "provider.log").open("wb")
-        self.process = subprocess.Popen(foreign.node("provider.mjs", str(port)), stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=self.log, env=programs.environment(),
-                                        start_new_session=True)
+        command = foreign.node("provider.mjs", str(port))
+        Path(command[1]).write_text(next(block.text for block in documents.blocks(GUIDE)
+                                         if block.options.get("file") == "provider.mjs"))
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log,
+                                        env=programs.environment(), start_new_session=True)
         self.issuer = json.loads(self.process.stdout.readline())["issuer"]
 
     def stop(self):
