@@ -51,11 +51,11 @@ check: setup static build ## the quick inner loop: static checks and the fast te
 
 .PHONY: test
 test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke, charts, a real Kubernetes
-	@scripts/npm.sh >/dev/null || echo 'SKIPPED tests with programs from npm: see the reason above' >&2
+	@scripts/foreign.sh
 	@RAMEN_TEST_PYTHONS=all $(NEXTEST) --workspace --exclude ramen-host --profile ci
 	@cargo test --quiet --doc
 	@$(XTASK) fuzz --smoke
-	@$(VENV)/python -m pytest e2e
+	@$(VENV)/python -m pytest e2e --numprocesses 2 --dist loadfile
 	@$(MAKE) charts charts-cluster
 	@e2e/run.sh
 	@scripts/leftovers.sh "$(TARGET)"

@@ -21,6 +21,8 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+# A page may have examples that are compiled.
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", FOLLOWED, ids=name)
 def test_every_example_runs(path, folder):
     runner = documents.Runner(folder)
