@@ -1,5 +1,5 @@
 //! Every metric of the gateway, registered here and nowhere else. The only label that a group chooses
-//! is its own name, and only of a group that is served: at most [`MAX_GROUPS`] have series of their own.
+//! is its own name, and only of a group that is served: at most 1,000 have series of their own.
 
 mod outcome;
 mod page;
