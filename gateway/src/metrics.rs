@@ -169,7 +169,7 @@ impl Metrics {
         );
         registry.register(
             "auth_failures",
-            "Requests turned away for who sent them or from where (credential, unverified, address, host, origin)",
+            "Requests turned away for who sent them or from where (credential, unverified, forbidden, address, host, origin)",
             self.auth_failures.clone(),
         );
         registry.register(
