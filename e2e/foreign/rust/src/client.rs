@@ -115,8 +115,7 @@ async fn connect(order: &Order, handler: Handler) -> anyhow::Result<Service> {
             );
         }
         let config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
-        let transport =
-            StreamableHttpClientTransport::from_config(config.custom_headers(headers));
+        let transport = StreamableHttpClientTransport::from_config(config.custom_headers(headers));
         return Ok(handler.serve_with_lifecycle(transport, lifecycle).await?);
     }
     let (program, args) = order
@@ -144,7 +143,11 @@ fn text(result: &Value) -> Value {
 /// One field of each, in order.
 fn each(things: impl serde::Serialize, field: &str) -> anyhow::Result<Value> {
     let mut values: Vec<String> = Vec::new();
-    for thing in serde_json::to_value(things)?.as_array().into_iter().flatten() {
+    for thing in serde_json::to_value(things)?
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         values.push(thing[field].as_str().context("a text")?.to_owned());
     }
     values.sort();
@@ -215,7 +218,11 @@ async fn prompts(service: &Service) -> anyhow::Result<Value> {
 async fn cancel(service: &Arc<Service>, order: &Order) -> anyhow::Result<Value> {
     let started = tokio::spawn({
         let (service, mark) = (service.clone(), order.mark.clone());
-        async move { call(&service, "patient", json!({"path": mark})).await.map(drop) }
+        async move {
+            call(&service, "patient", json!({"path": mark}))
+                .await
+                .map(drop)
+        }
     });
     holds(&order.mark, "started").await;
     started.abort();

@@ -20,7 +20,8 @@ struct Server;
 
 /// The lists are written as they go over the wire.
 fn list<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
-    serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    serde_json::from_value(value)
+        .map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 fn schema(fields: &[(&str, &str)]) -> Value {
@@ -113,7 +114,9 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        list(json!({"prompts": [{"name": "review", "arguments": [{"name": "code", "required": true}]}]}))
+        list(
+            json!({"prompts": [{"name": "review", "arguments": [{"name": "code", "required": true}]}]}),
+        )
     }
 
     async fn get_prompt(
