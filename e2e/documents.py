@@ -138,10 +138,12 @@ class Runner:
         return "\n".join(f"--- {path.name} ---\n{path.read_text()[-3000:]}" for _, path in self.background)
 
     def end(self):
-        # Whoever came later may hold connections to those before it.
+        # Whoever came later may hold connections to those before it; none is left, whatever another one's end was.
+        ended = []
         for process, path in reversed(self.background):
             process.send_signal(signal.SIGTERM)
-            code = programs.stop(process)
+            ended.append((programs.stop(process), path))
+        for code, path in ended:
             assert code in (0, 130, 143, -signal.SIGTERM), f"ended with {code}:\n{path.read_text()[-3000:]}"
 
 
