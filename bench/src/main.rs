@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "results of a command line tool")]
 
 mod api_server;
+mod cli;
 mod grpc;
 mod http;
 mod lab;
@@ -16,38 +17,10 @@ mod stub;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Parser as _;
 use ramen_bench::{processes, report, stats};
 
-#[derive(Parser)]
-#[command(about = "Benchmarks of Ramen on one machine", version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    worker: WorkerArgs,
-}
-
-#[derive(Args)]
-struct WorkerArgs {
-    #[command(flatten)]
-    options: lab::Options,
-    /// Where to write the plot of the ratios (only after a full run)
-    #[arg(long, default_value = "docs/assets/bench-worker.svg")]
-    plot: std::path::PathBuf,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// The null server: the transport's ceiling, a calculator in Rust (started by the benchmark itself)
-    #[command(hide = true)]
-    Null,
-    /// The stub of a worker behind the gateway (started by the benchmark itself)
-    #[command(hide = true)]
-    Stub,
-    /// The gateway, the bridge and the client instead of the worker
-    Gateway(lab::Options),
-}
+use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -170,11 +170,12 @@ fn listed(name: &str, text: &str) -> Vec<Listed> {
 }
 
 fn table(listed: &[Listed]) -> String {
+    use std::fmt::Write as _;
     let width = listed.iter().map(|key| key.name.len()).max();
     let width = width.unwrap_or_default().max("NAME".len());
     let mut text = format!("{:width$}   CALLER", "NAME");
     for key in listed {
-        text.push_str(&format!("\n{:width$}   {}", key.name, key.caller));
+        let _ = write!(text, "\n{:width$}   {}", key.name, key.caller);
     }
     text
 }

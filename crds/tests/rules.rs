@@ -28,6 +28,7 @@ fn messages(name: &str, edits: &[(&str, Value)]) -> Vec<String> {
 }
 
 /// A field, a value that is taken, a value that is refused.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<(&'static str, Value, Value)> {
     let worker = |field: &str, value: &str| json!({ field: value });
     vec![

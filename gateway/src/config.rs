@@ -40,7 +40,7 @@ pub struct Args {
     /// Origins that browsers may call from, separated by commas [default: the gateway's own]
     #[arg(long, env = names::ALLOWED_ORIGINS, value_name = "ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
-    /// File that says whose tokens count (OpenID Connect); without it only keys do
+    /// File that says whose tokens count (OIDC); without it only keys do
     #[arg(long, env = names::OIDC_CONFIG, value_name = "FILE")]
     pub oidc: Option<PathBuf>,
     /// How many proxies stand before the gateway

@@ -27,7 +27,7 @@ use ramen_mcp::server::climb;
 use ramen_mcp::{Connection, Era, Listen, McpError, Message, Reject, RequestId, code, envelope};
 
 pub(crate) use hide::Target;
-use hide::{List, Shortened};
+use hide::{List, Next, Shortened};
 
 use crate::access::{Entry, Welcome};
 use crate::answer::{self, Answer, Refusal};
@@ -301,8 +301,8 @@ impl Call<'_> {
             }
             let next = match all.take(&page, &allowed) {
                 None => return reply::unusable(ask, "its list cannot be read"),
-                Some(None) => break,
-                Some(Some(cursor)) => hide::at_cursor(request, &cursor),
+                Some(Next::Nothing) => break,
+                Some(Next::Page(cursor)) => hide::at_cursor(request, &cursor),
             };
             let Some(next) = next else {
                 return reply::unusable(ask, "its cursor cannot be used");

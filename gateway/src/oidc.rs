@@ -63,13 +63,12 @@ impl Oidc {
     /// Who bears this token, which has to be for what is served at `path`.
     pub async fn identify(&self, token: &[u8], path: &str) -> Result<Arc<Bearer>, Denied> {
         let digest = KeyDigest::of(token);
-        let bearer = match self.seen.get(&digest) {
-            Some(bearer) => bearer,
-            None => {
-                let bearer = Arc::new(self.verify(token).await?);
-                self.seen.put(digest, &bearer);
-                bearer
-            }
+        let bearer = if let Some(bearer) = self.seen.get(&digest) {
+            bearer
+        } else {
+            let bearer = Arc::new(self.verify(token).await?);
+            self.seen.put(digest, &bearer);
+            bearer
         };
         // One token may be for some groups and not for others.
         if self.is_for(&bearer, path) {

@@ -60,7 +60,7 @@ pub struct Caches {
     pub pdbs: Metas<PodDisruptionBudget>,
     /// Ours.
     pub hpas: Kept<HorizontalPodAutoscaler>,
-    /// Those that gateways read; see [`crate::gateways`].
+    /// Those that gateways read; see `crate::gateways`.
     pub gateways: Metas<Secret>,
 }
 

@@ -158,6 +158,15 @@ pub(super) struct Shortened {
     bytes: usize,
 }
 
+/// What comes after a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The page that begins at this cursor (JSON text).
+    Page(String),
+    /// It was the last one.
+    Nothing,
+}
+
 impl Shortened {
     pub(super) fn new(list: List) -> Self {
         Self {
@@ -169,10 +178,10 @@ impl Shortened {
         }
     }
 
-    /// Takes a page; the JSON text of the cursor of the next one. `None`: it cannot be read, so nothing of it goes out.
-    pub(super) fn take(&mut self, page: &[u8], allowed: &Allowed) -> Option<Option<String>> {
+    /// Takes a page; what comes after it. `None`: it cannot be read, so nothing of it goes out.
+    pub(super) fn take(&mut self, page: &[u8], allowed: &Allowed) -> Option<Next> {
         let reply: Reply<'_> = serde_json::from_slice(page).ok()?;
-        let mut next = None;
+        let mut next = Next::Nothing;
         for (name, value) in reply.result {
             if name == self.list.member {
                 let entries: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
@@ -189,7 +198,10 @@ impl Shortened {
                     }
                 }
             } else if name == "nextCursor" {
-                next = Some(value.get().to_owned()).filter(|cursor| cursor != "null");
+                let cursor = value.get();
+                if cursor != "null" {
+                    next = Next::Page(cursor.to_owned());
+                }
             } else if self.first {
                 self.rest.push((name.into_owned(), value.to_owned()));
             }
@@ -204,7 +216,7 @@ impl Shortened {
             return None;
         }
         let mut out = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, id.raw());
-        out.push_str(&format!("\"{}\":", self.list.member));
+        out.extend(["\"", self.list.member, "\":"]);
         out.push_str(&serde_json::to_string(&self.kept).ok()?);
         for (name, value) in &self.rest {
             out.push(',');
@@ -269,9 +281,9 @@ mod tests {
             json!({"jsonrpc": "2.0", "id": 1, "result": result}).to_string()
         };
         let next = list.take(page(&["add", "hidden"], Some("c")).as_bytes(), &allowed());
-        assert_eq!(next, Some(Some("\"c\"".to_owned())));
+        assert_eq!(next, Some(Next::Page("\"c\"".to_owned())));
         let next = list.take(page(&["long1", "other"], None).as_bytes(), &allowed());
-        assert_eq!(next, Some(None));
+        assert_eq!(next, Some(Next::Nothing));
         let all: Value = serde_json::from_slice(&list.finish(&id()).unwrap()).unwrap();
         assert_eq!(
             all,

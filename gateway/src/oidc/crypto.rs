@@ -18,6 +18,7 @@ pub(super) fn install() {
     let _ = PROVIDER.install_default();
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the library's signature")]
 fn no_signer(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }
@@ -36,6 +37,7 @@ struct Checker {
     key: DecodingKey,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the library's signature")]
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
     let (family, check) = match algorithm {
         Algorithm::RS256 => (

@@ -116,7 +116,7 @@ impl Settings {
         let mut faults = Vec::new();
         let public_url = written.public_url.as_deref().or(public_url);
         let public_url = public_url.unwrap_or_default().trim_end_matches('/');
-        if !address(public_url, false).is_some_and(|url| url.query().is_none()) {
+        if address(public_url, false).is_none_or(|url| url.query().is_some()) {
             faults.push(
                 "publicUrl: must be where clients reach the gateway, like https://mcp.example.com"
                     .to_owned(),
@@ -167,15 +167,14 @@ impl WrittenIssuer {
         let mut algorithms = Vec::new();
         for name in &self.algorithms {
             let known = ALGORITHMS.iter().chain(&MORE);
-            match known.clone().find(|known| format!("{known:?}") == *name) {
-                Some(algorithm) => algorithms.push(*algorithm),
-                None => {
-                    let names: Vec<_> = known.map(|known| format!("{known:?}")).collect();
-                    faults.push(format!(
-                        "{field}.algorithms: `{name}` is none of {}",
-                        names.join(", ")
-                    ));
-                }
+            if let Some(algorithm) = known.clone().find(|known| format!("{known:?}") == *name) {
+                algorithms.push(*algorithm);
+            } else {
+                let names: Vec<_> = known.map(|known| format!("{known:?}")).collect();
+                faults.push(format!(
+                    "{field}.algorithms: `{name}` is none of {}",
+                    names.join(", ")
+                ));
             }
         }
         if self.algorithms.is_empty() {

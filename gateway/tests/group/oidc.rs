@@ -13,7 +13,7 @@ use crate::support::{Events, Got, KEY, PATH, Running, call, eventually, spec};
 use crate::worker::Worker;
 
 /// Everybody who is signed in may call `echo`, `wait` and `quiet`; staff may call everything.
-fn rules() -> Option<Arc<AccessRules>> {
+fn rules() -> Arc<AccessRules> {
     let list = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     let everybody = RuleText {
         subjects: list(&["*"]),
@@ -27,13 +27,13 @@ fn rules() -> Option<Arc<AccessRules>> {
         prompts: list(&["*"]),
         ..RuleText::default()
     };
-    Some(Arc::new(AccessRules::new(vec![everybody, staff]).unwrap()))
+    Arc::new(AccessRules::new(vec![everybody, staff]).unwrap())
 }
 
 async fn bench() -> (Issuer, Worker, Running) {
     let (issuer, worker) = (Issuer::start().await, Worker::start().await);
     let gateway = Running::trusting(&[worker.address], Limits::default(), issuer.oidc()).await;
-    allow(&gateway, &worker, rules());
+    allow(&gateway, &worker, Some(rules()));
     (issuer, worker, gateway)
 }
 
@@ -188,7 +188,7 @@ async fn clocks_may_be_apart_as_far_as_the_settings_say() {
 async fn a_token_for_the_group_is_for_the_group_alone() {
     let (issuer, worker, gateway) = bench().await;
     let mut other = spec("other", KEY, &[worker.address]);
-    other.access = rules();
+    other.access = Some(rules());
     gateway.groups.set(&other);
     let mut claims = issuer.claims();
     claims["aud"] = json!(["https://elsewhere.example", format!("{PUBLIC}{PATH}")]);
@@ -206,7 +206,7 @@ async fn another_audience_counts_when_the_settings_name_it() {
     let (issuer, worker) = (Issuer::start().await, Worker::start().await);
     let oidc = issuer.oidc_with("  audiences: ['api://ramen']\n");
     let gateway = Running::trusting(&[worker.address], Limits::default(), oidc).await;
-    allow(&gateway, &worker, rules());
+    allow(&gateway, &worker, Some(rules()));
     let mut claims = issuer.claims();
     claims["aud"] = json!("api://ramen");
     assert_eq!(
@@ -429,7 +429,7 @@ async fn limits_are_those_of_the_subject_whatever_its_token() {
         ..Limits::default()
     };
     let gateway = Running::trusting(&[worker.address], limits, issuer.oidc()).await;
-    allow(&gateway, &worker, rules());
+    allow(&gateway, &worker, Some(rules()));
     let token_of = |subject: &str, id: &str| {
         let mut claims = issuer.claims();
         (claims["sub"], claims["jti"]) = (json!(subject), json!(id));

@@ -39,7 +39,6 @@ fn nearby() -> Policy {
             ..policy.limits
         },
         look_every: Duration::from_millis(50),
-        ..policy
     }
 }
 

@@ -29,7 +29,7 @@ async fn it_is_mounted_at_api_v1_mcp() {
         metrics: Arc::default(),
         info: gateway::info(),
     };
-    let got = Got::of(gateway.answer(PEER, post(LIST)).await).await;
+    let got = Got::of(Box::pin(gateway.answer(PEER, post(LIST))).await).await;
     assert_eq!(got.json()["result"]["tools"].as_array().unwrap().len(), 2);
 }
 

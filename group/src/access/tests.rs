@@ -6,7 +6,7 @@ fn rules(yaml: &str) -> Arc<AccessRules> {
     Arc::new(AccessRules::new(serde_saphyr::from_str(yaml).unwrap()).unwrap())
 }
 
-fn identity(subject: &str, groups: &[&str], claims: Value) -> Identity {
+fn identity(subject: &str, groups: &[&str], claims: &Value) -> Identity {
     Identity {
         issuer: "https://login.example".into(),
         subject: subject.into(),
@@ -20,7 +20,9 @@ fn what_no_rule_allows_is_not_allowed() {
     let rules = rules(
         "- {subjects: [ann], tools: [add, 'list_*']}\n- {groups: [staff], resources: ['demo://*'], prompts: [review]}\n",
     );
-    let ann = rules.of_identity(&identity("ann", &[], json!({}))).unwrap();
+    let ann = rules
+        .of_identity(&identity("ann", &[], &json!({})))
+        .unwrap();
     assert!(ann.allows(Item::Tool("add")) && ann.allows(Item::Tool("list_all")));
     for other in [
         Item::Tool("remove"),
@@ -30,10 +32,10 @@ fn what_no_rule_allows_is_not_allowed() {
     ] {
         assert!(!ann.allows(other), "{other:?}");
     }
-    let both = rules.of_identity(&identity("ann", &["staff"], json!({})));
+    let both = rules.of_identity(&identity("ann", &["staff"], &json!({})));
     let both = both.unwrap();
     assert!(both.allows(Item::Tool("add")) && both.allows(Item::Resource("demo://a")));
-    let nobody = rules.of_identity(&identity("bob", &["guests"], json!({})));
+    let nobody = rules.of_identity(&identity("bob", &["guests"], &json!({})));
     assert_eq!(nobody, None, "no rule is about bob");
 }
 
@@ -44,17 +46,17 @@ fn all_kinds_of_a_rule_are_asked_for_and_one_entry_of_each() {
     );
     let good = json!({"team": ["green", "blue"], "realm": {"level": 3}});
     let fits = |who: &Identity| rules.of_identity(who).is_some();
-    assert!(fits(&identity("x", &["b"], good.clone())));
-    assert!(!fits(&identity("x", &["c"], good.clone())));
-    assert!(!fits(&identity("x", &["b"], json!({"team": "blue"}))));
+    assert!(fits(&identity("x", &["b"], &good)));
+    assert!(!fits(&identity("x", &["c"], &good)));
+    assert!(!fits(&identity("x", &["b"], &json!({"team": "blue"}))));
     assert!(!fits(&identity(
         "x",
         &["b"],
-        json!({"team": "blue", "realm": {"level": [4]}})
+        &json!({"team": "blue", "realm": {"level": [4]}})
     )));
     let elsewhere = Identity {
         issuer: "https://login.example/".into(),
-        ..identity("x", &["b"], good)
+        ..identity("x", &["b"], &good)
     };
     assert!(!fits(&elsewhere), "an issuer is compared letter by letter");
 }
@@ -65,9 +67,9 @@ fn scopes_are_words_and_names_with_dots_come_before_paths() {
         "- {claims: [{name: scope, values: [tools]}, {name: 'https://example.com/roles', values: [op]}], tools: [x]}\n",
     );
     let claims = json!({"scope": "openid tools", "https://example.com/roles": ["op"]});
-    assert!(rules.of_identity(&identity("x", &[], claims)).is_some());
+    assert!(rules.of_identity(&identity("x", &[], &claims)).is_some());
     let claims = json!({"scope": "openid toolsmith", "https://example.com/roles": ["op"]});
-    assert!(rules.of_identity(&identity("x", &[], claims)).is_none());
+    assert!(rules.of_identity(&identity("x", &[], &claims)).is_none());
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn keys_may_everything_until_a_rule_names_keys() {
     assert_eq!(rules.of_key(Some("other")), None);
     assert_eq!(rules.of_key(None), None);
     // And a rule for keys says nothing of tokens.
-    let token = rules.of_identity(&identity("ci", &[], json!({}))).unwrap();
+    let token = rules.of_identity(&identity("ci", &[], &json!({}))).unwrap();
     assert!(!token.allows(Item::Tool("add")));
 }
 

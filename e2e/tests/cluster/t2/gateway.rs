@@ -74,7 +74,7 @@ fn endpoints(group: &Group, zones: &'static [&'static str]) -> JoinSet<()> {
                         }))
                     })
                     .collect();
-                let object = slice(&group.name, zone, ends);
+                let object = slice(&group.name, zone, &ends);
                 let name = format!("{}-{zone}-played", group.name);
                 let _ = group.namespace.apply::<EndpointSlice>(&name, object).await;
             }
@@ -322,7 +322,7 @@ async fn sec_a_gateway_asks_for_nothing_that_it_may_not_and_uses_every_right() {
 }
 
 /// An `EndpointSlice` as its controller writes it for the Service of a zone.
-fn slice(group: &str, zone: &str, ends: Vec<Value>) -> Value {
+fn slice(group: &str, zone: &str, ends: &[Value]) -> Value {
     json!({
         "metadata": { "labels": {
             "app.kubernetes.io/managed-by": "ramen-operator", "app.kubernetes.io/component": "worker",
@@ -391,7 +391,7 @@ async fn a_thousand_groups_are_known_after_a_restart_and_fit_into_a_bounded_memo
             let address = format!("10.128.{}.{}", n / 250, n % 250);
             let end = json!({ "addresses": [address], "conditions": { "ready": true } });
             namespace
-                .apply::<EndpointSlice>(&name, slice(&name, "default", vec![end]))
+                .apply::<EndpointSlice>(&name, slice(&name, "default", &[end]))
                 .await?;
             Ok(())
         };

@@ -153,7 +153,8 @@ async fn what_a_server_quotes_of_its_headers_is_in_no_error_status_or_log() {
         .json()
         .to_string();
     let group = gateway.groups.get("default", "demo").unwrap();
-    shown += &format!("{:?} {:?}", group.upstreams.status(), group);
+    let status = group.upstreams.status();
+    shown.extend([format!("{status:?}"), format!("{group:?}")]);
     shown += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(shown.contains("not connected yet"), "the log is there");
     assert!(!shown.contains("s3cr3t"), "{shown}");
