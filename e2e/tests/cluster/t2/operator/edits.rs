@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler};
+use k8s_openapi::api::{
+    apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event,
+};
 use kube::{
     ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use ramen_crds::McpGroup;
 use ramen_e2e::{
-    Group, Request, available,
+    Group, Request, available, comes_true,
     player::{Outcome, Paper, report},
 };
 use serde_json::json;
@@ -24,6 +26,19 @@ use super::{
 async fn a_run_that_finds_everything_as_it_should_be_writes_nothing() {
     rig::on_paper(async |rig| {
         let (group, _) = rig.live("soup").await?;
+        // Events are sent beside the run that they tell of.
+        let events = rig.namespace.api::<Event>();
+        comes_true("it is told that the group serves", async || {
+            let told = events.list(&ListParams::default()).await?;
+            let told: Vec<_> = told
+                .iter()
+                .filter_map(|event| event.reason.as_deref())
+                .collect();
+            Ok(["Deployed", "Serving"]
+                .iter()
+                .all(|reason| told.contains(reason)))
+        })
+        .await?;
         at_rest(rig).await?;
         let (before, runs) = (writes(rig).len(), runs(rig).await?);
         // A run that nothing came of is woken by anything that happens to the object.
