@@ -2,7 +2,6 @@
 //! is its own name, and only of a group that is served: at most 1,000 have series of their own.
 
 mod outcome;
-mod page;
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +23,6 @@ use crate::answer::{Answer, Refusal};
 use crate::groups::{GroupName, Groups};
 
 pub(crate) use outcome::Outcome;
-pub(crate) use page::serve;
 
 /// Groups with series of their own; all others count as `other`.
 const MAX_GROUPS: usize = 1000;

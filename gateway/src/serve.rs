@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use ramen_listener::{Tls, tls};
+use ramen_listener::{Tls, serve_metrics, tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -18,7 +18,7 @@ use crate::config::{Args, Config, Source};
 use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::oidc::Oidc;
 use crate::operations::platform::Platform;
 use crate::operations::{self, Fixed};
@@ -119,7 +119,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     if let Some(at) = config.metrics {
         let port = TcpListener::bind(at).await;
         let port = port.with_context(|| format!("cannot listen at {at} for metrics"))?;
-        tokio::spawn(metrics::serve(port, Arc::clone(&gateway)));
+        let gateway = Arc::clone(&gateway);
+        let text = move || gateway.metrics.text(&gateway.groups);
+        tokio::spawn(serve_metrics(port, text));
     }
     tracing::info!(%address, tls = tls.is_some(), "listening");
     let places = ramen_listener::places(config.max_connections);

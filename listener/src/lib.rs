@@ -1,4 +1,5 @@
-//! A port that serves HTTP, as the worker and the gateway both need one: accepts, bounds and ends connections, offers TLS.
+//! A port that serves HTTP, as the worker and the gateway both need one: accepts, bounds and ends connections, offers TLS; and the port
+//! of their metrics.
 //!
 //! hyper speaks the protocol; what it leaves open is here: how many connections there may be, how long one may be
 //! silent, idle or unread, and how all of them end. It knows no gRPC, no MCP and no key.
@@ -6,6 +7,7 @@
 mod accept;
 mod activity;
 mod descriptors;
+mod metrics;
 mod slow;
 mod stream;
 pub mod tls;
@@ -13,6 +15,7 @@ pub mod tls;
 pub use accept::{Port, serve};
 pub use activity::{Bounds, Connection, Held, Open, Requests};
 pub use descriptors::places;
+pub use metrics::serve_metrics;
 pub use slow::SlowReader;
 pub use stream::Stream;
 pub use tls::{Tls, TlsError};

@@ -14,7 +14,6 @@ mod listener;
 pub mod metrics;
 pub mod names;
 mod packages;
-mod page;
 pub mod parent;
 mod remote;
 pub mod serve;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ramen_listener::{Tls, TlsError, tls};
+use ramen_listener::{Tls, TlsError, serve_metrics, tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
@@ -22,7 +22,7 @@ use crate::hosts::LoadLimits;
 use crate::listener;
 use crate::metrics::Metrics;
 use crate::service::{self, Front};
-use crate::{page, telemetry};
+use crate::telemetry;
 
 /// How long the answers of calls that were cut off may take to be sent.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
@@ -155,7 +155,9 @@ impl Worker {
         if let Some(address) = metrics_listen {
             let (listener, address) = open(address).await?;
             metrics_address = Some(address);
-            helpers.push(tokio::spawn(page::serve(listener, Arc::clone(&front))));
+            let front = Arc::clone(&front);
+            let text = move || front.metrics_text();
+            helpers.push(tokio::spawn(serve_metrics(listener, text)));
         }
         let (look, look_at_desired) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         // The keys are there before the first call can be.

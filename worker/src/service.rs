@@ -36,6 +36,19 @@ pub(crate) struct Front {
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
+impl Front {
+    /// What `/metrics` says now.
+    pub(crate) fn metrics_text(&self) -> String {
+        let current = self.manager.current();
+        let hosts = current
+            .as_ref()
+            .map_or(0, |current| *current.pool.ready().borrow());
+        let generation = current.map_or(0, |current| current.number);
+        self.metrics
+            .text(self.gate.in_flight.taken(), hosts, generation)
+    }
+}
+
 /// The caller, as later checks of a session see it.
 #[derive(Clone, Copy)]
 struct Peer(IpAddr);

@@ -14,8 +14,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::gateway::Gateway;
-
 /// Scrapers at once.
 const MAX_CONNECTIONS: usize = 16;
 /// For the headers of a request.
@@ -25,8 +23,11 @@ const CONNECTION_TIME: Duration = Duration::from_mins(1);
 /// After a failed accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves for ever.
-pub(crate) async fn serve(listener: TcpListener, gateway: Arc<Gateway>) {
+/// Answers scrapers with what `text` gives then, in the text format that scrapers expect; for ever.
+pub async fn serve_metrics<F>(listener: TcpListener, text: F)
+where
+    F: Fn() -> String + Clone + Send + Sync + 'static,
+{
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -37,10 +38,10 @@ pub(crate) async fn serve(listener: TcpListener, gateway: Arc<Gateway>) {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let gateway = Arc::clone(&gateway);
+        let text = text.clone();
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
-                let answer = answer(&gateway, request.method(), request.uri().path());
+                let answer = answer(&text, request.method(), request.uri().path());
                 async move { Ok::<_, Infallible>(answer) }
             });
             let mut builder = http1::Builder::new();
@@ -55,11 +56,11 @@ pub(crate) async fn serve(listener: TcpListener, gateway: Arc<Gateway>) {
     }
 }
 
-fn answer(gateway: &Gateway, method: &Method, path: &str) -> Response<Full<Bytes>> {
+fn answer(text: &impl Fn() -> String, method: &Method, path: &str) -> Response<Full<Bytes>> {
     let (status, kind, text) = match (method, path) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            (StatusCode::OK, kind, gateway.metrics.text(&gateway.groups))
+            (StatusCode::OK, kind, text())
         }
         (_, "/metrics") => {
             let text = "only GET\n".to_owned();
