@@ -2,14 +2,12 @@
 
 mod cli;
 mod env;
-mod errors;
 mod mcpgroup;
 mod metrics;
-mod operations;
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::root;
+use crate::workspace::{example, root};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,10 +22,12 @@ type Page = fn() -> anyhow::Result<String>;
 const PAGES: &[(&str, Page)] = &[
     ("env", env::page),
     ("cli", cli::page),
-    ("errors", errors::page),
+    // From the vocabulary of reasons in `ramen-group`.
+    ("errors", || example("errors")),
     ("mcpgroup", mcpgroup::page),
     ("metrics", metrics::page),
-    ("operations", operations::page),
+    // From the descriptors of the gateway.
+    ("operations", || example("operations")),
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

@@ -106,3 +106,15 @@ fn show(command: &Command) -> String {
     }
     shown
 }
+
+/// What an example of this crate prints. An example, so that xtask itself builds without the crates that it describes.
+pub(crate) fn example(name: &str) -> anyhow::Result<String> {
+    output(&mut cargo([
+        "run",
+        "--quiet",
+        "-p",
+        "xtask",
+        "--example",
+        name,
+    ]))
+}
