@@ -10,13 +10,7 @@ use crate::support::{Events, KEY, Running, eventually, spec};
 use crate::worker::Worker;
 
 async fn listen(gateway: &Running) -> Events {
-    let params = json!({"notifications": {"toolsListChanged": true}});
-    let mut events = Events::of(
-        gateway
-            .open(gateway.modern("subscriptions/listen", params))
-            .await,
-    );
-    let first = events.next().await.unwrap();
+    let (events, first) = gateway.listen().await;
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(
         first["params"]["notifications"],

@@ -170,6 +170,15 @@ impl Running {
         request
     }
 
+    /// A subscription to changes of the tools, and what it says first.
+    pub(crate) async fn listen(&self) -> (Events, Value) {
+        let params = json!({"notifications": {"toolsListChanged": true}});
+        let request = self.modern("subscriptions/listen", params);
+        let mut events = Events::of(self.open(request).await);
+        let first = events.next().await.unwrap();
+        (events, first)
+    }
+
     pub(crate) async fn open(&self, request: Request<Full<Bytes>>) -> http::Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))

@@ -138,13 +138,7 @@ async fn an_answer_that_nobody_reads_keeps_its_place_until_it_is_given_up() {
 async fn a_listener_that_reads_nothing_is_cut_off_and_the_others_hear_on() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
-    let params = serde_json::json!({"notifications": {"toolsListChanged": true}});
-    let mut heard = crate::support::Events::of(
-        gateway
-            .open(gateway.modern("subscriptions/listen", params))
-            .await,
-    );
-    assert!(heard.next().await.is_some());
+    let (mut heard, _) = gateway.listen().await;
     eventually("the worker is heard", || {
         worker
             .state

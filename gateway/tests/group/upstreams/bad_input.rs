@@ -270,15 +270,7 @@ async fn a_flood_of_notifications_slows_nobody_else_and_is_told_to_nobody() {
     until(&gateway, "bad", "up").await;
     until(&gateway, "good", "up").await;
     let listed = tools(&gateway).await;
-    let mut listening = crate::support::Events::of(
-        gateway
-            .open(gateway.modern(
-                "subscriptions/listen",
-                json!({"notifications": {"toolsListChanged": true}}),
-            ))
-            .await,
-    );
-    listening.next().await.unwrap();
+    let (mut listening, _) = gateway.listen().await;
     let before = bad.sent.load(Ordering::SeqCst);
     let flooded = || bad.sent.load(Ordering::SeqCst) > before + (4 << 20);
     while !flooded() {

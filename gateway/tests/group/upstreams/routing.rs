@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::Events;
 
 #[tokio::test]
 async fn tools_of_upstreams_come_after_the_groups_own_and_calls_find_their_server() {
@@ -211,13 +210,7 @@ async fn progress_passes_through_and_who_goes_away_cancels() {
 async fn changes_of_an_upstream_reach_those_who_listen() {
     let (worker, web) = (Worker::start().await, server("web").await);
     let gateway = gateway(&worker, Vec::new(), nearby()).await;
-    let params = json!({"notifications": {"toolsListChanged": true}});
-    let mut listening = Events::of(
-        gateway
-            .open(gateway.modern("subscriptions/listen", params))
-            .await,
-    );
-    listening.next().await.unwrap();
+    let (mut listening, _) = gateway.listen().await;
     // One that joins.
     let mut spec = spec("demo", KEY, &[worker.address]);
     spec.upstreams = vec![upstream("web", &web.url())];

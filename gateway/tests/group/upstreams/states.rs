@@ -161,15 +161,7 @@ async fn a_server_that_is_replaced_unheard_shows_its_new_tools() {
     .await;
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
     assert_eq!(names(&tools(&gateway).await)[2..], ["web_v1"]);
-    let mut listening = crate::support::Events::of(
-        gateway
-            .open(gateway.modern(
-                "subscriptions/listen",
-                json!({"notifications": {"toolsListChanged": true}}),
-            ))
-            .await,
-    );
-    listening.next().await.unwrap();
+    let (mut listening, _) = gateway.listen().await;
     deployed.store(2, Ordering::SeqCst);
     listening.next().await.unwrap();
     assert_eq!(names(&tools(&gateway).await)[2..], ["web_v2"]);
