@@ -12,7 +12,10 @@ use k8s_openapi::api::core::v1::Secret;
 use ramen_crds::McpGroup;
 use ramen_e2e::{GitHost, Group, Namespace, Release, Tier, condition, gone, serving, with_temp_ns};
 use serde_json::json;
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, ChildStdout, Command},
+};
 
 use super::greeting;
 
@@ -36,6 +39,15 @@ pub(super) fn blocks(page: &str, heading: &str) -> anyhow::Result<Vec<String>> {
 pub(super) struct Shell {
     folder: tempfile::TempDir,
     words: Vec<(String, String)>,
+}
+
+/// A `kubectl port-forward` that runs.
+pub(super) struct Forwarding {
+    pub(super) child: Child,
+    /// Where it listens on this machine.
+    pub(super) port: u16,
+    /// It says more later, and would end if nobody could read it.
+    _said: BufReader<ChildStdout>,
 }
 
 impl Shell {
@@ -78,7 +90,7 @@ impl Shell {
         text
     }
 
-    pub(super) fn command(&self, commands: &str) -> anyhow::Result<Command> {
+    fn command(&self, commands: &str) -> anyhow::Result<Command> {
         let path = env::var("PATH")?;
         let mut command = Command::new("bash");
         command
@@ -91,6 +103,26 @@ impl Shell {
             .stdin(Stdio::null())
             .kill_on_drop(true);
         Ok(command)
+    }
+
+    /// Starts a `kubectl port-forward` that stands in a page with `&` after it; gives it once it forwards.
+    pub(super) async fn forward(&self, line: &str) -> anyhow::Result<Forwarding> {
+        let mut child = self
+            .command(&format!("exec {}", line.trim_end_matches(" &")))?
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut said = BufReader::new(child.stdout.take().context("a pipe")?);
+        let mut first = String::new();
+        said.read_line(&mut first).await?;
+        let port = first
+            .strip_prefix("Forwarding from 127.0.0.1:")
+            .and_then(|rest| rest.split(' ').next())
+            .with_context(|| first.clone())?;
+        Ok(Forwarding {
+            port: port.parse()?,
+            child,
+            _said: said,
+        })
     }
 
     /// Runs them; gives what they print.
@@ -275,17 +307,10 @@ async fn installing_calling_upgrading_and_uninstalling_go_as_they_are_written() 
         let (forward, ask) = call[0].rsplit_once('\n').context("three lines")?;
         let (key, forward) = forward.split_once('\n').context("three lines")?;
         shell.run(key).await?;
-        let mut forwarding = shell
-            .command(&format!("exec {}", forward.trim_end_matches(" &")))?
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut lines = tokio::io::BufReader::new(forwarding.stdout.take().context("a pipe")?);
-        let mut line = String::new();
-        tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut line).await?;
-        assert!(line.starts_with("Forwarding from"), "{line}");
+        let mut forwarding = shell.forward(forward).await?;
         let listed = shell.run(ask).await?;
         assert!(listed.contains("greet"), "{listed}");
-        forwarding.kill().await?;
+        forwarding.child.kill().await?;
 
         for page in ["Upgrade", "Back"] {
             // The first block of upgrade.md stands below the title.

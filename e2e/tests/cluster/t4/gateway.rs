@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     net::TcpStream,
-    process::Stdio,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -368,22 +367,12 @@ async fn a_group_is_called_as_the_page_says() {
         let (key, rest) = call[0].split_once('\n').context("a key")?;
         let (forward, ask) = rest.split_once('\n').context("a way")?;
         shell.run(key).await?;
-        let mut forwarding = shell
-            .command(&format!("exec {}", forward.trim_end_matches(" &")))?
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut lines = tokio::io::BufReader::new(forwarding.stdout.take().context("a pipe")?);
-        let mut line = String::new();
-        tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut line).await?;
-        let port = line
-            .strip_prefix("Forwarding from 127.0.0.1:")
-            .and_then(|rest| rest.split(' ').next())
-            .with_context(|| line.clone())?;
+        let mut forwarding = shell.forward(forward).await?;
         // Other tests forward, too: the port is what was free.
-        let ask = ask.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"));
+        let ask = ask.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", forwarding.port));
         let listed = shell.run(&ask).await?;
         assert!(listed.contains("\"greet\""), "{listed}");
-        forwarding.kill().await?;
+        forwarding.child.kill().await?;
         Ok(())
     })
     .await;
