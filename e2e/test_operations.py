@@ -10,6 +10,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import programs
 from clients import over_http
+from up import UpOfFile
 
 GROUP = """
 apiVersion: ramen.dev/v1alpha1
@@ -44,32 +45,14 @@ class Repository:
         return self.git("rev-parse", "HEAD")
 
 
-class Up:
+class Moving(UpOfFile):
+    """A group of a repository that moves."""
+
     def __init__(self, folder):
         self.repository = Repository(folder / "repo")
         self.first = self.repository.push("one")
         self.repository.git("tag", "v1")
-        file = folder / "groups.yaml"
-        file.write_text(GROUP % self.repository.folder)
-        self.state = folder / "state"
-        self.log = (folder / "log").open("w+")
-        self.process = subprocess.Popen(
-            [programs.BIN / "ramen", "up", "-f", file, "--state-dir", self.state, "--http", "127.0.0.1:0", "-o", "json"],
-            env=programs.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True,
-            start_new_session=True,
-        )
-        for line in self.process.stdout:
-            status = json.loads(line)
-            if status.get("ready"):
-                break
-        assert status.get("ready"), status
-        self.url = status["url"]
-        self.api = self.url.removesuffix("/default/soup/mcp") + "/api/v1"
-        self.operator = (self.state / "operator-key").read_text().strip()
-
-    @property
-    def key(self):
-        return (self.state / "groups" / "default.soup" / "keys" / "mcp-key").read_text().strip()
+        super().__init__(folder, "soup", GROUP % self.repository.folder)
 
     def ask(self, path, **input):
         """`POST /api/v1/<path>`: status and answer."""
@@ -93,19 +76,12 @@ class Up:
 
         programs.until(lambda: over_http(self.url, self.key, "legacy", body) == text, f"the tool says {text}")
 
-    def stop(self):
-        code = programs.stop(self.process)
-        self.process.stdout.close()
-        self.log.seek(0)
-        assert code == 0, f"ramen up ended with {code}:\n{self.log.read()[-4000:]}"
-        self.log.close()
-
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory):
     if not shutil.which("git"):
         pytest.skip("no git here")
-    up = Up(tmp_path_factory.mktemp("operations"))
+    up = Moving(tmp_path_factory.mktemp("operations"))
     yield up
     up.stop()
 
