@@ -38,7 +38,7 @@ def found(name: str, *places: Path) -> str | None:
 
 
 HELM = found("helm", *CACHE.glob("cluster/programs/helm/*/helm"))
-PROMTOOL = found("promtool", *CACHE.glob("tools/promtool/usr/bin/promtool"))
+PROMTOOL = found("promtool", *CACHE.glob("tools/prometheus/usr/bin/promtool"))
 LUA = found("lua", *CACHE.glob("tools/lua/usr/bin/lua5.4"))
 JUDGE = found("judge", *CACHE.glob("cluster/programs/judge/*/judge"))
 

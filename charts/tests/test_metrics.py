@@ -13,14 +13,18 @@ DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text())
 
 
 def registered() -> set[str]:
-    """Every series that the two programs write, read from where they register them."""
+    """Every series that the programs write, read from where they register them."""
     series = set()
-    for path, prefix in (("worker/src/metrics.rs", "ramen_"), ("operator/src/metrics.rs", "ramen_operator_")):
+    for path, prefix in (
+        ("worker/src/metrics.rs", "ramen_"),
+        ("operator/src/metrics.rs", "ramen_operator_"),
+        ("gateway/src/metrics.rs", "ramen_gateway_"),
+    ):
         text = (ROOT / path).read_text()
         counters = set(re.findall(r"(\w+): (?:Family<\w+, )?(?:Counter|Vec<Counter>)", text))
         counters |= set(re.findall(r"let (\w+) = Family::<\w+, Counter>", text))
         for method, name, variable in re.findall(
-            r'\.(register|register_with_unit)\(\s*"(\w+)",\s*"[^"]*",\s*(?:Unit::\w+,\s*)?(?:metrics\.)?(\w+)', text
+            r'\.(register|register_with_unit)\(\s*"(\w+)",\s*"[^"]*",\s*(?:Unit::\w+,\s*)?(?:metrics\.|self\.)?(\w+)', text
         ):
             if method == "register_with_unit":
                 series |= {f"{prefix}{name}_seconds_{part}" for part in ("bucket", "sum", "count")}
@@ -39,6 +43,7 @@ def rules() -> list[dict]:
 
 def test_the_programs_register_what_this_test_thinks():
     assert {"ramen_calls_total", "ramen_hosts_ready", "ramen_call_duration_seconds_bucket"} <= registered()
+    assert {"ramen_gateway_requests_total", "ramen_gateway_workers", "ramen_gateway_in_flight"} <= registered()
     assert {"ramen_operator_writes_total", "ramen_operator_groups", "ramen_operator_leader"} <= registered()
 
 
@@ -62,7 +67,11 @@ def test_every_metric_is_on_the_dashboard():
     assert not missing
 
 
-def test_every_alert_tells_what_and_how_bad():
+def test_every_alert_tells_what_and_how_bad_and_the_guide_what_to_do():
+    guide = (ROOT / "docs/cluster/day-2.md").read_text()
+    lines = [line for line in guide.splitlines() if line.startswith("| `Ramen")]
+    told = {name for line in lines for name in re.findall(r"`(Ramen\w+)`", line.split("|")[1])}
+    assert told == {rule["alert"] for rule in rules()}
     for rule in rules():
         assert rule["labels"]["severity"] in ("info", "warning", "critical")
         assert rule["annotations"]["summary"] and rule["annotations"]["description"]
