@@ -160,6 +160,10 @@ cluster-down: ## end it, leaving nothing
 e2e: setup build ## the tests in a real Kubernetes alone (the first run builds it: 20 minutes)
 	@e2e/run.sh
 
+.PHONY: images
+images: build ## build the images by their Containerfiles (buildah, as root) and compare them with the tests' own; prints the folder
+	@scripts/images.sh
+
 .PHONY: bench-cluster
 bench-cluster: setup ## the benchmark on a real cluster: pushes, new groups, a thousand groups; writes target/bench/cluster.json (BENCH="--help" for more)
 	@cargo build --quiet --release -p ramen-operator

@@ -24,7 +24,9 @@ usage: cluster COMMAND [--name NAME] [flags]
   up [--tier 2|3|4]           start, wait until everything is ready, print the path of the kubeconfig
   down [--all]                end it and remove every trace
   status [--json]             components, memory, addresses
-  images [worker|operator]…   build the images of our programs and load them into the running cluster
+  base                        make the image below all of ours, print its archive
+  images [worker|operator]…   build the images of our programs and load them into the running cluster; with RAMEN_IMAGES
+                              the archives in that folder (see 'make images')
   tiers                       what this machine can run, and why not more
 
   kubectl ARGS…               kubectl as the administrator
@@ -116,6 +118,12 @@ func run(args []string) error {
 		return a.down(cluster)
 	case "status":
 		return a.status(cluster, asJSON)
+	case "base":
+		archive, err := a.builder().Base()
+		if err == nil {
+			fmt.Println(archive)
+		}
+		return err
 	case "images":
 		return a.images(cluster, rest)
 	case "tiers":
@@ -171,8 +179,9 @@ func (a app) builder() images.Builder {
 	target := environment("CARGO_TARGET_DIR", filepath.Join(top, "target"))
 	return images.Builder{
 		Cache: a.cache, Sources: filepath.Join(top, "images"), Say: say,
-		Bin: environment("RAMEN_BIN_DIR", filepath.Join(target, "debug")),
-		UV:  environment("RAMEN_UV", filepath.Join(a.cache.Base(), "venv", "bin", "uv")),
+		Bin:   environment("RAMEN_BIN_DIR", filepath.Join(target, "debug")),
+		UV:    environment("RAMEN_UV", filepath.Join(a.cache.Base(), "venv", "bin", "uv")),
+		Built: os.Getenv("RAMEN_IMAGES"),
 	}
 }
 

@@ -28,6 +28,7 @@ type Builder struct {
 	Sources string // the folder that holds NAME.json
 	Bin     string // where our programs are
 	UV      string
+	Built   string // when set: the folder of archives that were built by the Containerfiles, and nothing is made
 	Say     func(string, ...any)
 }
 
@@ -37,22 +38,29 @@ func (b Builder) Foundation() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := ensureBase(b.Cache, b.Say)
+	base, err := b.Base()
 	if err != nil {
 		return nil, err
 	}
-	archive := filepath.Join(filepath.Dir(base.Layer.File), "image.tar")
-	if _, err := os.Stat(archive); err != nil {
-		config := oci.Config{
-			User: "65532:65532", WorkingDir: "/",
-			Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp"},
-			Entrypoint: []string{python},
-		}
-		if err := oci.Write(archive, BaseName, config, []oci.Layer{base.Layer}); err != nil {
-			return nil, err
-		}
+	return []string{pause, base}, nil
+}
+
+// Base makes the archive of the image below all of ours.
+func (b Builder) Base() (string, error) {
+	base, err := ensureBase(b.Cache, b.Say)
+	if err != nil {
+		return "", err
 	}
-	return []string{pause, archive}, nil
+	archive := filepath.Join(filepath.Dir(base.Layer.File), "image.tar")
+	if _, err := os.Stat(archive); err == nil {
+		return archive, nil
+	}
+	config := oci.Config{
+		User: "65532:65532", WorkingDir: "/",
+		Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp"},
+		Entrypoint: []string{python},
+	}
+	return archive, oci.Write(archive, BaseName, config, []oci.Layer{base.Layer})
 }
 
 // Ours makes the images of our programs. One whose programs are not built yet is named and left out, unless it is
@@ -62,9 +70,17 @@ func (b Builder) Ours(only []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := ensureBase(b.Cache, b.Say)
-	if err != nil {
-		return nil, err
+	of := func(spec Spec) (string, error) {
+		archive := filepath.Join(b.Built, spec.File+".tar")
+		_, err := os.Stat(archive)
+		return archive, err
+	}
+	if b.Built == "" {
+		base, err := ensureBase(b.Cache, b.Say)
+		if err != nil {
+			return nil, err
+		}
+		of = func(spec Spec) (string, error) { return b.ours(spec, base) }
 	}
 	wanted := map[string]bool{}
 	for _, name := range only {
@@ -76,7 +92,7 @@ func (b Builder) Ours(only []string) ([]string, error) {
 			continue
 		}
 		delete(wanted, spec.File)
-		archive, err := b.ours(spec, base)
+		archive, err := of(spec)
 		if errors.Is(err, fs.ErrNotExist) && len(only) == 0 {
 			b.Say("%s: left out (%v); build it with: %s", spec.Name, err, spec.Make)
 			continue
