@@ -5,18 +5,21 @@
   With `needs=npm|go|rust|VENV` these find what is pinned in e2e/foreign, as if the person had installed it there.
 - ```LANGUAGE file=PATH```: the block is written to that file.
 - ```sh make```: each `make TARGET` must be a target of the Makefile.
+- A port of 127.0.0.1 that a page names is another one when it is run, which nobody has.
 - ```text``` and ```markdown```: pictures and quotations. JSON, YAML and Python blocks without `file=` must parse.
 """
 
 import ast
 import json
 import os
+import random
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -26,6 +29,7 @@ import programs
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^`\n]*)\n(?P<text>.*?)^(?P=indent)(?P=fence) *$",
                    re.MULTILINE | re.DOTALL)
+PORT = re.compile(r"127\.0\.0\.1:(\d{4,5})\b")
 
 
 @dataclass
@@ -48,6 +52,31 @@ def blocks(path):
                        for text in match["text"].splitlines(keepends=True))
         found.append(Block(line, words[0] if words else "", options, text))
     return found
+
+
+def free_ports(count):
+    """Ports that nobody has, below those that the system gives to whoever asks for any."""
+    found = []
+    for port in random.sample(range(20_000, 32_000), 2_000):
+        if len(found) == count:
+            return found
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    raise AssertionError(f"there are no {count} free ports")
+
+
+def on_free_ports(blocks):
+    """The same blocks, where each port of this machine that they name is one that nobody has."""
+    named = sorted({port for block in blocks for port in PORT.findall(block.text)})
+    if not named:
+        return blocks
+    free = dict(zip(named, map(str, free_ports(len(named))), strict=True))
+    port = re.compile(rf"\b({'|'.join(named)})\b")
+    return [replace(block, text=port.sub(lambda found: free[found[0]], block.text)) for block in blocks]
 
 
 def commands(text):

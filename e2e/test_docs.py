@@ -27,7 +27,7 @@ def name(path):
 def test_every_example_runs(path, folder):
     runner = documents.Runner(folder)
     try:
-        for block in documents.blocks(path):
+        for block in documents.on_free_ports(documents.blocks(path)):
             documents.parses(block)
             if block.language in ("sh", "bash", "console", "shell") and "make" not in block.options:
                 assert "test" in block.options, f"line {block.line}: this example is not tested"
