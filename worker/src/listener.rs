@@ -71,13 +71,8 @@ async fn http2(
     let (peer, cut) = (connection.peer, connection.cut());
     let requests = connection.requests();
     let service = service_fn(move |request: Request<Incoming>| {
-        let open = requests.open();
-        let answer = Arc::clone(front).answer(routes.clone(), peer, Arc::clone(&cut), request);
-        async move {
-            let response = answer.await;
-            drop(open);
-            Ok::<_, std::convert::Infallible>(response)
-        }
+        let (front, cut) = (Arc::clone(front), Arc::clone(&cut));
+        front.answer(&routes, peer, cut, requests.open(), request)
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder

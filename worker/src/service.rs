@@ -3,21 +3,26 @@
 mod admin;
 mod session;
 
+use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use ramen_mcp::{Connection, McpError, ParamCopies, RequestId, Step, envelope};
+use ramen_listener::Open;
+use ramen_mcp::{
+    Connection, McpError, ParamCopies, RequestId, ResourceRead, Step, ToolCall, envelope,
+};
 use tokio::sync::{Notify, watch};
 use tonic::Status;
 use tonic::service::Routes;
 use tower::ServiceExt;
 
 use crate::gate::{Gate, Permit, Refusal};
-use crate::generation::{CallContext, Lost, Manager};
+use crate::generation::{CallContext, Generation, Lost, Manager};
 use crate::health::Checks;
 use crate::metrics::{CallOutcome, Metrics};
 use crate::names;
@@ -104,21 +109,69 @@ pub(crate) fn routes(front: &Arc<Front>, reflection: bool) -> Routes {
     routes.prepare()
 }
 
+/// A request that the gate has judged.
+enum Way {
+    Refused(Status),
+    Call(Unary),
+    /// To tonic. Boxed: its state is large.
+    Routed(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+}
+
+/// A call that may come in; its bytes are on their way.
+struct Unary {
+    body: Incoming,
+    connection: Connection,
+    permit: Permit,
+    begin: Instant,
+    deadline: Option<Instant>,
+}
+
+/// What a message came to at once.
+enum Begun {
+    Done(Result<Bytes, Status>),
+    Tool(ToolCall, CallContext),
+    Resource(ResourceRead, CallContext),
+}
+
 impl Front {
-    /// Answers one request. Dropping the future cancels what it does; `end` ends the connection.
-    pub(crate) async fn answer(
+    /// Answers one request, which is open as long as `open`. Dropping the future cancels what it does; `end` ends the
+    /// connection.
+    ///
+    /// The gate judges before there is a future: hyper moves the future from place to place, and one that
+    /// carried the head of the request (and room for each step's own copy of it) would be copied for longer than
+    /// the gate takes.
+    pub(crate) fn answer(
         self: Arc<Self>,
-        routes: Routes,
+        routes: &Routes,
         peer: IpAddr,
         end: Arc<Notify>,
-        mut request: Request<Incoming>,
-    ) -> Response<Body> {
+        open: Open,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<> {
+        let way = self.way(routes, peer, request);
+        async move {
+            let response = match way {
+                Way::Refused(status) => status.into_http(),
+                Way::Routed(answer) => answer.await,
+                Way::Call(call) => {
+                    let outcome = self.call(call).await;
+                    let size = outcome.as_ref().map_or(0, Bytes::len);
+                    let permit = || self.gate.in_flight.try_take();
+                    wire::respond(outcome, SlowReader::watch(size, permit, &end))
+                }
+            };
+            drop(open);
+            Ok(response)
+        }
+    }
+
+    fn way(&self, routes: &Routes, peer: IpAddr, mut request: Request<Incoming>) -> Way {
         let path = request.uri().path();
         if path == CALL {
-            let outcome = self.unary(peer, request).await;
-            let size = outcome.as_ref().map_or(0, Bytes::len);
-            let permit = || self.gate.in_flight.try_take();
-            return wire::respond(outcome, SlowReader::watch(size, permit, &end));
+            return match self.admit(peer, request) {
+                Ok(call) => Way::Call(call),
+                Err(refusal) => Way::Refused(self.refuse(refusal)),
+            };
         }
         let verdict = if path.starts_with("/grpc.health.v1.Health/") {
             Ok(())
@@ -128,14 +181,16 @@ impl Front {
             self.gate.mcp(request.headers(), peer)
         };
         if let Err(refusal) = verdict {
-            return self.refuse(refusal).into_http();
+            return Way::Refused(self.refuse(refusal));
         }
         request.extensions_mut().insert(Peer(peer));
-        // Boxed: its state is large, and the fast call above must not carry it around.
-        match Box::pin(routes.oneshot(request)).await {
-            Ok(response) => response.map(Body::Tonic),
-            Err(never) => match never {},
-        }
+        let routed = routes.clone().oneshot(request);
+        Way::Routed(Box::pin(async move {
+            match routed.await {
+                Ok(response) => response.map(Body::Tonic),
+                Err(never) => match never {},
+            }
+        }))
     }
 
     fn refuse(&self, refusal: Refusal) -> Status {
@@ -143,73 +198,79 @@ impl Front {
         refusal.status()
     }
 
-    async fn unary(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Bytes, Status> {
+    fn admit(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Unary, Refusal> {
         let headers = request.headers();
-        self.gate
-            .mcp(headers, peer)
-            .map_err(|refusal| self.refuse(refusal))?;
+        self.gate.mcp(headers, peer)?;
         let connection = over_http(Connection::unary(), headers);
-        let permit = self
-            .gate
-            .in_flight
-            .try_take()
-            .ok_or_else(|| self.refuse(Refusal::Full))?;
+        let permit = self.gate.in_flight.try_take().ok_or(Refusal::Full)?;
         let begin = Instant::now();
         let deadline = wire::timeout_of(headers).map(|timeout| begin + timeout);
-        let last_byte = deadline.map_or(begin + BODY_TIME, |deadline| {
-            deadline.min(begin + BODY_TIME)
-        });
-        let read = wire::read_unary(request.into_body());
+        Ok(Unary {
+            body: request.into_body(),
+            connection,
+            permit,
+            begin,
+            deadline,
+        })
+    }
+
+    async fn call(&self, call: Unary) -> Result<Bytes, Status> {
+        let last_byte = call.begin + BODY_TIME;
+        let last_byte = call.deadline.map_or(last_byte, |deadline| deadline.min(last_byte));
+        let read = wire::read_unary(call.body);
         let body = match tokio::time::timeout_at(last_byte.into(), read).await {
             Ok(Ok(body)) => body,
             Ok(Err(status)) => {
                 self.metrics
-                    .call(CallOutcome::BadTransport, begin.elapsed());
+                    .call(CallOutcome::BadTransport, call.begin.elapsed());
                 return Err(status);
             }
             Err(_) => {
                 self.metrics
-                    .call(CallOutcome::BadTransport, begin.elapsed());
+                    .call(CallOutcome::BadTransport, call.begin.elapsed());
                 return Err(Status::deadline_exceeded(
                     "the request did not arrive in time",
                 ));
             }
         };
-        self.message(body, connection, deadline, permit).await
-    }
-
-    async fn message(
-        &self,
-        body: Bytes,
-        mut connection: Connection,
-        deadline: Option<Instant>,
-        permit: Permit,
-    ) -> Result<Bytes, Status> {
         let Some(generation) = self.manager.current() else {
-            return Err(Status::unavailable(
-                "no revision of the group is loaded yet",
-            ));
-        };
-        let step = match envelope::parse(&body) {
-            Ok(message) => generation.server.step(&message, &mut connection),
-            Err(reject) => return Ok(reject.answer().unwrap_or_default()),
+            return Err(nothing_loaded());
         };
         let context = CallContext {
-            deadline,
-            permit: Some(permit),
+            deadline: call.deadline,
+            permit: Some(call.permit),
             events: None,
         };
-        match step {
-            Step::Reply(bytes) => Ok(bytes),
-            Step::Silent | Step::Cancel(_) => Ok(Bytes::new()),
-            Step::CallTool(call) => sized(&call.id, generation.call_tool(&call, context).await),
-            Step::ReadResource(read) => {
-                sized(&read.id, generation.read_resource(&read, context).await)
+        match begin(&generation, &body, call.connection, context) {
+            Begun::Done(answer) => answer,
+            Begun::Tool(call, context) => {
+                sized(&call.id, generation.call_tool(&call, context).await)
             }
-            // `Connection::unary` does not stream, so the server does not offer it here.
-            Step::Listen(listen) => {
-                Ok(McpError::invalid_request("a subscription needs Mcp/Session").body(&listen.id))
+            Begun::Resource(read, context) => {
+                sized(&read.id, generation.read_resource(&read, context).await)
             }
         }
     }
+}
+
+fn begin(
+    generation: &Generation,
+    body: &Bytes,
+    mut connection: Connection,
+    context: CallContext,
+) -> Begun {
+    let step = match envelope::parse(body) {
+        Ok(message) => generation.server.step(&message, &mut connection),
+        Err(reject) => return Begun::Done(Ok(reject.answer().unwrap_or_default())),
+    };
+    Begun::Done(match step {
+        Step::Reply(bytes) => Ok(bytes),
+        Step::Silent | Step::Cancel(_) => Ok(Bytes::new()),
+        Step::CallTool(call) => return Begun::Tool(call, context),
+        Step::ReadResource(read) => return Begun::Resource(read, context),
+        // `Connection::unary` does not stream, so the server does not offer it here.
+        Step::Listen(listen) => {
+            Ok(McpError::invalid_request("a subscription needs Mcp/Session").body(&listen.id))
+        }
+    })
 }
