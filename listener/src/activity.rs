@@ -76,6 +76,10 @@ impl Activity {
         }
     }
 
+    fn is_crowded(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 1
+    }
+
     fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
@@ -148,7 +152,7 @@ impl Connection {
         let mut stopped = false;
         loop {
             tokio::select! {
-                ended = connection.as_mut() => return ended.map_err(io::Error::other),
+                ended = Gather::new(connection.as_mut(), &self.activity) => return ended.map_err(io::Error::other),
                 _ = stopping.wait_for(|stopping| *stopping), if !stopped => {
                     stopped = true;
                     if asked.is_none() {
@@ -202,6 +206,55 @@ impl Connection {
         } else {
             Verdict::Keep
         }
+    }
+}
+
+/// Lets the tasks go first that are ready to run. Woken from its own poll, a task goes to the end of the queue.
+pub async fn behind_the_others() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if waited {
+            return Poll::Ready(());
+        }
+        waited = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Lets those go first who have something for the connection, while it has several open requests.
+///
+/// Answers come in bunches. The runtime runs the connection right after the first of them is ready, which would write
+/// each answer by a system call of its own (and wake the other side for it).
+struct Gather<'a, C> {
+    connection: Pin<&'a mut C>,
+    activity: &'a Activity,
+    waited: bool,
+}
+
+impl<'a, C> Gather<'a, C> {
+    fn new(connection: Pin<&'a mut C>, activity: &'a Activity) -> Self {
+        Self {
+            connection,
+            activity,
+            waited: false,
+        }
+    }
+}
+
+impl<C: Future> Future for Gather<'_, C> {
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        let this = self.get_mut();
+        if this.activity.is_crowded() && !this.waited {
+            this.waited = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        this.waited = false;
+        this.connection.as_mut().poll(cx)
     }
 }
 

@@ -13,7 +13,7 @@ mod stream;
 pub mod tls;
 
 pub use accept::{Port, serve};
-pub use activity::{Bounds, Connection, Held, Open, Requests};
+pub use activity::{Bounds, Connection, Held, Open, Requests, behind_the_others};
 pub use descriptors::places;
 pub use metrics::serve_metrics;
 pub use slow::SlowReader;

@@ -200,7 +200,7 @@ pub(super) struct Channel {
     incoming: Mutex<Incoming>,
     out: Mutex<Out>,
     table: Mutex<Table>,
-    blocked: Notify,
+    unsent: Notify,
     left: Notify,
     broken: AtomicBool,
     observer: OnceLock<Weak<dyn Observer>>,
@@ -213,7 +213,7 @@ impl Channel {
             incoming: Mutex::default(),
             out: Mutex::default(),
             table: Mutex::default(),
-            blocked: Notify::new(),
+            unsent: Notify::new(),
             left: Notify::new(),
             broken: AtomicBool::new(false),
             observer: OnceLock::new(),
@@ -273,9 +273,14 @@ impl Channel {
     ) -> Result<(), (Option<Pending>, CallError)> {
         let mut out = lock(&self.out);
         let was_empty = out.buffer.is_empty();
-        let outcome = self.add(&mut out, pending, arguments);
-        self.flush(&mut out, was_empty);
-        outcome
+        let running = self.add(&mut out, pending, arguments)?;
+        if running > 1 && was_empty {
+            // One of many: those that come right behind it go out with the same write.
+            self.unsent.notify_one();
+        } else {
+            self.flush(&mut out, was_empty);
+        }
+        Ok(())
     }
 
     /// Sends calls with one write; gives back those that another host may take.
@@ -292,7 +297,7 @@ impl Channel {
         back
     }
 
-    /// Enters a call into the table and the buffer. `Err` without the call: it was answered.
+    /// Enters a call into the table and the buffer; how many calls there are now. `Err` without the call: it was answered.
     #[expect(
         clippy::result_large_err,
         reason = "gives the call itself back; a box would have to be allocated for nothing"
@@ -302,10 +307,10 @@ impl Channel {
         out: &mut Out,
         pending: Pending,
         arguments: &[u8],
-    ) -> Result<(), (Option<Pending>, CallError)> {
+    ) -> Result<usize, (Option<Pending>, CallError)> {
         let package = pending.package;
         let waiting = out.buffer.len() - out.sent;
-        let call = {
+        let (call, running) = {
             let mut table = lock(&self.table);
             if let Some(death) = &table.closed {
                 return Err((Some(pending), CallError::Gone(death.clone())));
@@ -315,7 +320,7 @@ impl Channel {
                 pending.fail(CallError::Busy);
                 return Err((None, CallError::Busy));
             }
-            table.insert(pending)
+            (table.insert(pending), table.running)
         };
         if (ToHost::Call {
             call,
@@ -325,7 +330,7 @@ impl Channel {
         .encode(&mut out.buffer)
         .is_ok()
         {
-            return Ok(());
+            return Ok(running);
         }
         let error = CallError::TooLarge(arguments.len());
         let pending = lock(&self.table).remove(call);
@@ -350,7 +355,7 @@ impl Channel {
     /// Writes what is there unless the writer task already waits for room.
     fn flush(&self, out: &mut MutexGuard<'_, Out>, was_empty: bool) {
         if was_empty && !out.buffer.is_empty() && !self.write_some(out) {
-            self.blocked.notify_one();
+            self.unsent.notify_one();
         }
     }
 
@@ -374,10 +379,14 @@ impl Channel {
         true
     }
 
-    /// Writes what did not fit, when there is room again.
-    pub(super) async fn write_blocked(&self) {
+    /// Writes what was gathered, and what did not fit, when there is room again.
+    pub(super) async fn write_unsent(&self) {
         loop {
-            self.blocked.notified().await;
+            self.unsent.notified().await;
+            ramen_listener::behind_the_others().await;
+            if self.write_some(&mut lock(&self.out)) {
+                continue;
+            }
             let written = self
                 .socket
                 .when_writable(|| self.write_some(&mut lock(&self.out)))

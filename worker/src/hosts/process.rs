@@ -184,7 +184,7 @@ impl HostProcess {
             why
         });
         let shared = Arc::clone(&self.shared);
-        let writing = tokio::spawn(async move { shared.channel.write_blocked().await });
+        let writing = tokio::spawn(async move { shared.channel.write_unsent().await });
         let shared = Arc::clone(&self.shared);
         let climbing = tokio::spawn(async move { climb(&shared).await });
         let shared = Arc::clone(&self.shared);
