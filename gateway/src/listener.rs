@@ -2,18 +2,21 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::header::{CONNECTION, TRANSFER_ENCODING};
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use ramen_listener::{Bounds, Connection, Held, Port, Stream, Tls};
 use tokio::net::TcpListener;
 
+use crate::answer::Body;
 use crate::gateway::Gateway;
 
 /// Streams at once on one connection.
@@ -91,8 +94,66 @@ async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) ->
         .max_local_error_reset_streams(Some(128))
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_ANSWER);
-    let serving = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
+    let speaking = Box::pin(Speaking::Silent(Some((builder, stream, service))));
     connection
-        .drive(serving, auto::Connection::graceful_shutdown)
+        .drive(speaking, |speaking| speaking.get_mut().ask_to_end())
         .await
+}
+
+/// A connection, before and after its first bytes.
+///
+/// hyper tells HTTP/1.1 from HTTP/2 too, but hands the bytes that it read for it on as a read of their own, after which its
+/// parser doubles the buffer for the next: 8 KiB more that a listener holds for hours.
+enum Speaking<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Held<Body>>, Error = Infallible>,
+{
+    /// `None` when it was asked to end.
+    Silent(Option<(auto::Builder<TokioExecutor>, Stream, S)>),
+    Served(Pin<Box<auto::Connection<'static, TokioIo<Stream>, S, TokioExecutor>>>),
+}
+
+impl<S> Speaking<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Held<Body>>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    fn ask_to_end(&mut self) {
+        match self {
+            Self::Silent(silent) => *silent = None,
+            Self::Served(serving) => serving.as_mut().graceful_shutdown(),
+        }
+    }
+}
+
+impl<S> Future for Speaking<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Held<Body>>, Error = Infallible> + Unpin,
+    S::Future: Send + 'static,
+{
+    type Output = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match &mut *self {
+                Self::Served(serving) => return serving.as_mut().poll(cx),
+                Self::Silent(silent) => {
+                    let Some((_, stream, _)) = silent else {
+                        return Poll::Ready(Ok(()));
+                    };
+                    let is_http1 = ready!(stream.poll_is_http1(cx))?;
+                    let Some((builder, stream, service)) = silent.take() else {
+                        return Poll::Ready(Ok(()));
+                    };
+                    let builder = if is_http1 {
+                        builder.http1_only()
+                    } else {
+                        builder
+                    };
+                    let serving = builder.serve_connection(TokioIo::new(stream), service);
+                    *self = Self::Served(Box::pin(serving.into_owned()));
+                }
+            }
+        }
+    }
 }

@@ -1,15 +1,19 @@
 //! The bytes of a connection, encrypted or not, and whether the peer takes them.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use crate::activity::Activity;
+
+/// How each connection of HTTP/2 begins, and no request of HTTP/1.1. RFC 9113, 3.4.
+const PREFACE: &[u8] = b"PRI ";
 
 /// The bytes of a connection.
 pub struct Stream {
@@ -38,6 +42,24 @@ impl Stream {
     pub(crate) fn encrypted(stream: TlsStream<TcpStream>, activity: Arc<Activity>) -> Self {
         let way = Way::Encrypted(Box::new(stream));
         Self { way, activity }
+    }
+
+    /// Waits for the first bytes and leaves them where they are; whether they can be no HTTP/2. `false` also when there are
+    /// too few of them to tell.
+    pub fn poll_is_http1(&self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        match &self.way {
+            Way::Plain(stream) => {
+                let mut first = [MaybeUninit::uninit(); PREFACE.len()];
+                let mut first = ReadBuf::uninit(&mut first);
+                ready!(stream.poll_peek(cx, &mut first))?;
+                let different = |(byte, other)| byte != other;
+                Poll::Ready(Ok(first.filled().iter().zip(PREFACE).any(different)))
+            }
+            Way::Encrypted(stream) => {
+                let agreed = stream.get_ref().1.alpn_protocol();
+                Poll::Ready(Ok(agreed.is_some_and(|protocol| protocol == b"http/1.1")))
+            }
+        }
     }
 
     fn written<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {

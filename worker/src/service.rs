@@ -216,7 +216,9 @@ impl Front {
 
     async fn call(&self, call: Unary) -> Result<Bytes, Status> {
         let last_byte = call.begin + BODY_TIME;
-        let last_byte = call.deadline.map_or(last_byte, |deadline| deadline.min(last_byte));
+        let last_byte = call
+            .deadline
+            .map_or(last_byte, |deadline| deadline.min(last_byte));
         let read = wire::read_unary(call.body);
         let body = match tokio::time::timeout_at(last_byte.into(), read).await {
             Ok(Ok(body)) => body,
