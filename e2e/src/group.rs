@@ -107,12 +107,13 @@ impl Group {
                 ready(all) && deployed(all) && serving(group).ends_with(commit) && everywhere(group)
             })
             .await?;
-        // A status may be older than the end of a pod.
-        for pod in self.pods().await? {
-            self.namespace
-                .until::<Pod>(&pod.name_any(), condition("Ready", "True"))
-                .await?;
-        }
+        // A status may be older than the end of a pod. Which pods there are is asked each time: one may make room for
+        // another meanwhile.
+        let ready = condition::<Pod>("Ready", "True");
+        wait::comes_true("every pod of the group is ready", async || {
+            Ok(self.pods().await?.iter().all(|pod| ready(Some(pod))))
+        })
+        .await?;
         Ok(group)
     }
 

@@ -3,10 +3,11 @@
 use std::{fmt::Debug, time::Duration};
 
 use anyhow::{Context as _, bail};
+use futures::StreamExt as _;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api,
-    runtime::wait::{Condition, await_condition},
+    runtime::{WatchStreamExt as _, wait::Condition, watcher::watch_object},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -23,15 +24,21 @@ where
     K: kube::Resource<DynamicType = ()>,
     K: Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
 {
+    // A watch that breaks off begins anew: the API server is busy, or was killed a moment ago.
+    let seen = watch_object(api.clone(), name).default_backoff();
+    let coming = seen.filter_map(|seen| std::future::ready(seen.ok()));
+    let coming =
+        coming.filter(|object| std::future::ready(condition.matches_object(object.as_ref())));
     // Boxed, as a watch is large and every test waits in many places.
-    let coming = Box::pin(await_condition(api.clone(), name, condition));
-    if let Ok(found) = tokio::time::timeout(limit, coming).await {
+    let mut coming = Box::pin(coming);
+    if let Ok(found) = tokio::time::timeout(limit, coming.next()).await {
         return found.with_context(|| format!("watching {} {name}", K::kind(&())));
     }
-    let text = api.get_opt(name).await?.map_or_else(
-        || "it does not exist".to_owned(),
-        |object| serde_json::to_string(&object).unwrap_or_default(),
-    );
+    let text = match api.get_opt(name).await {
+        Ok(Some(object)) => serde_json::to_string(&object).unwrap_or_default(),
+        Ok(None) => "it does not exist".to_owned(),
+        Err(error) => error.to_string(),
+    };
     bail!(
         "{} {name} is not as it should be after {limit:?}: {text}",
         K::kind(&())

@@ -85,6 +85,8 @@ pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Resu
         };
         return tell(ready).await;
     };
+    // Mounted before the container starts: what it has, it has, whoever is away later.
+    let token = token(stage, pod).await?;
     tell(told::State::Running {
         ready: false,
         restarts: 0,
@@ -98,7 +100,6 @@ pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Resu
     }
     match outcome {
         Outcome::Report(report) => {
-            let token = token(stage, pod).await?;
             let accepted = hand_over(&url, &token, &report).await;
             tell(told::State::Ended {
                 code: i32::from(!accepted),
@@ -168,7 +169,7 @@ async fn token(stage: &Stage, pod: &Pod) -> anyhow::Result<String> {
         .context("a deploy job without a Secret")?;
     let secrets =
         Api::<Secret>::namespaced(stage.client.clone(), &pod.namespace().unwrap_or_default());
-    let secret = secrets.get(&name).await?;
+    let secret = told::patiently(|| secrets.get(&name)).await?;
     let data = secret.data.unwrap_or_default();
     let token = data
         .into_values()

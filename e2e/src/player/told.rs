@@ -1,5 +1,7 @@
 //! What is told the API server of a pod, in the words of a kubelet.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -24,6 +26,25 @@ pub(super) fn ended(pod: &Pod) -> bool {
     crate::wait::finished(Some(pod))
 }
 
+/// Between two tries to reach the API server.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Asks the API server as a kubelet does: again and again while it is away. Ends with the player at the latest.
+pub(super) async fn patiently<T, F>(ask: impl Fn() -> F) -> kube::Result<T>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    loop {
+        match ask().await {
+            Err(kube::Error::Api(status)) if status.code < 500 => {
+                return Err(kube::Error::Api(status));
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+            done => return done,
+        }
+    }
+}
+
 /// Tells it. A pod that is gone is told nothing.
 pub(super) async fn tell(
     client: &Client,
@@ -32,15 +53,9 @@ pub(super) async fn tell(
     state: State,
 ) -> anyhow::Result<()> {
     let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
-    let body = status(pod, address, state);
-    let told = api
-        .patch_status(
-            &pod.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&body),
-        )
-        .await;
-    match told {
+    let patch = Patch::Merge(status(pod, address, state));
+    let (name, params) = (pod.name_any(), PatchParams::default());
+    match patiently(|| api.patch_status(&name, &params, &patch)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error).context("telling the status of a pod"),

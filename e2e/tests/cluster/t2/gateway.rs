@@ -233,7 +233,7 @@ async fn a_group_that_goes_while_no_operator_looks_leaves_nothing_when_one_does(
             Ok(is_refused(&caller, 401).await)
         })
         .await?;
-        rig.revived().await?;
+        rig.operator.up().await?;
         edge.until::<Secret>(&name, gone).await?;
         Ok(())
     })

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, api::DeleteParams, runtime::wait::await_condition};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+    runtime::wait::await_condition,
+};
 use ramen_e2e::{
-    crd, drill, gone,
+    Group, comes_true, crd, drill, gone,
     player::{Outcome, Paper, report},
     request,
 };
@@ -16,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::operator::{
-        rig::{self, is, now},
+        rig::{self, Rig, is, now},
         snapshot::{children, difference, jobs_for},
     },
     eventually,
@@ -33,6 +37,26 @@ fn gated() -> (Arc<Semaphore>, Paper) {
     (gate, paper)
 }
 
+/// Pushes, and waits until the deploy job of it runs, at its gate.
+async fn deploying(rig: &Rig, group: &Group, text: &str) -> anyhow::Result<String> {
+    let commit = rig.push(text)?;
+    group.look(&now()).await?;
+    group
+        .until(|group| is(group, "Reconciling", "True", "Deploying"))
+        .await?;
+    let jobs = ListParams::default().labels("app.kubernetes.io/component=deploy");
+    let running = |pod: &Pod| {
+        let status = pod.status.as_ref();
+        status.and_then(|status| status.phase.as_deref()) == Some("Running")
+    };
+    comes_true("the deploy job runs", async || {
+        let pods = rig.namespace.api::<Pod>().list(&jobs).await?.items;
+        Ok(pods.iter().any(running))
+    })
+    .await?;
+    Ok(commit)
+}
+
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn a_deploy_survives_the_api_server_and_etcd_being_killed_in_the_middle_of_it() {
@@ -42,17 +66,12 @@ async fn a_deploy_survives_the_api_server_and_etcd_being_killed_in_the_middle_of
         let (group, _) = rig.live("soup").await?;
         let before = children(&group).await?;
         for component in ["kube-apiserver", "etcd"] {
-            let commit = rig.push(component)?;
-            group.look(&now()).await?;
-            group
-                .until(|group| is(group, "Reconciling", "True", "Deploying"))
-                .await?;
+            let commit = deploying(rig, &group, component).await?;
             drill("kill", component)?;
             // The report comes in while nobody can be told.
             gate.add_permits(1);
             eventually(|| async { group.get().await.map_err(kube_error) }).await?;
-            rig.revived().await?;
-            group.serves(&commit).await?;
+            rig.revived(group.serves(&commit)).await?;
             assert_eq!(jobs_for(&group, &commit).await?, 1);
         }
         let changed = difference(&before, &children(&group).await?);
@@ -84,11 +103,7 @@ async fn a_full_etcd_loses_nothing_that_was_under_way() {
     rig::with_paper(paper, async |rig| {
         gate.add_permits(1);
         let (group, _) = rig.live("soup").await?;
-        let commit = rig.push("two")?;
-        group.look(&now()).await?;
-        group
-            .until(|group| is(group, "Reconciling", "True", "Deploying"))
-            .await?;
+        let commit = deploying(rig, &group, "two").await?;
         let members = etcd("cluster/member/list", json!({})).await?;
         let member = members["members"][0]["ID"].clone();
         let alarm =
@@ -122,8 +137,7 @@ async fn a_full_etcd_loses_nothing_that_was_under_way() {
         etcd("maintenance/alarm", alarm("DEACTIVATE")).await?;
         assert!(full.is_some_and(|full| full.contains("space exceeded")));
         tried?;
-        rig.revived().await?;
-        group.serves(&commit).await?;
+        rig.revived(group.serves(&commit)).await?;
         assert_eq!(jobs_for(&group, &commit).await?, 1);
         Ok(())
     })

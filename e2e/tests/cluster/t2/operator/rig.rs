@@ -1,6 +1,6 @@
 //! What every drill starts from.
 
-use std::{fmt::Write as _, panic::AssertUnwindSafe};
+use std::{fmt::Write as _, panic::AssertUnwindSafe, pin::pin, time::Duration};
 
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1 as core;
@@ -125,12 +125,22 @@ impl Rig {
         })
     }
 
-    /// The operator runs, as a kubelet would see to: it ends itself when it could not renew its lease in time.
-    pub(crate) async fn revived(&mut self) -> anyhow::Result<()> {
-        if !self.operator.runs()? {
-            self.operator.start()?;
+    /// Waits for something, and meanwhile starts the operator whenever it has ended, as a kubelet would: it ends itself
+    /// when it could not renew its lease in time, and that may be a while after the API server is back.
+    pub(crate) async fn revived<T>(
+        &mut self,
+        waiting: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        let mut waiting = pin!(waiting);
+        let mut looks = tokio::time::interval(Duration::from_millis(250));
+        loop {
+            tokio::select! {
+                done = &mut waiting => return done,
+                _ = looks.tick() => if !self.operator.runs()? {
+                    self.operator.start()?;
+                },
+            }
         }
-        self.operator.ready().await
     }
 
     async fn story(&self) -> String {
