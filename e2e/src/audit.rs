@@ -1,6 +1,7 @@
 //! Who asked the API server for what: its audit log, from a moment on.
 
 use std::{
+    collections::BTreeMap,
     env,
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
@@ -23,8 +24,10 @@ pub struct Call {
     pub namespace: String,
     /// Empty for lists and watches.
     pub name: String,
-    /// The HTTP status; 403 is a right that is missing.
+    /// The HTTP status.
     pub code: u16,
+    /// A right is missing. A 403 without that is of a rule that things obey: nothing is made in a namespace that ends.
+    pub forbidden: bool,
 }
 
 impl Call {
@@ -91,6 +94,8 @@ struct Entry {
     user: User,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +137,10 @@ fn parse(line: &str) -> anyhow::Result<Call> {
         namespace: object.namespace,
         name: object.name,
         code: entry.response_status.map_or(0, |status| status.code),
+        forbidden: entry
+            .annotations
+            .get("authorization.k8s.io/decision")
+            .is_some_and(|decision| decision == "forbid"),
     })
 }
 
@@ -147,18 +156,21 @@ mod tests {
         let log = dir.path().join("audit.log");
         let line = r#"{"verb":"patch","requestURI":"/apis/x/status?force=true","user":{"username":"admin"},
             "objectRef":{"resource":"mcpgroups","subresource":"status","namespace":"a","name":"b"},
-            "responseStatus":{"code":403}}"#
+            "responseStatus":{"code":403},"annotations":{"authorization.k8s.io/decision":"forbid"}}"#
             .replace('\n', " ");
         fs::write(&log, format!("{line}\n")).unwrap();
         let audit = Audit::of(&log).unwrap();
         assert_eq!(audit.calls().unwrap(), []);
         let ready = r#"{"verb":"get","requestURI":"/readyz?verbose","user":{}}"#;
-        fs::write(&log, format!("{line}\n{line}\n{ready}\n{{\"verb\"")).unwrap();
+        // Allowed, and refused by an admission.
+        let ends = line.replace("forbid", "allow");
+        fs::write(&log, format!("{line}\n{line}\n{ready}\n{ends}\n{{\"verb\"")).unwrap();
         let calls = audit.calls().unwrap();
-        assert_eq!(calls.len(), 2);
+        assert_eq!(calls.len(), 3);
         assert_eq!(calls[0].resource, "mcpgroups/status");
-        assert!(calls[0].writes() && calls[0].code == 403);
+        assert!(calls[0].writes() && calls[0].code == 403 && calls[0].forbidden);
         assert_eq!(calls[1].resource, "/readyz");
-        assert!(!calls[1].writes());
+        assert!(!calls[1].writes() && !calls[1].forbidden);
+        assert!(calls[2].code == 403 && !calls[2].forbidden);
     }
 }

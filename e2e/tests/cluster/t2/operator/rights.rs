@@ -122,7 +122,7 @@ async fn the_charts_rules_are_enough_for_everything_that_the_operator_asks() {
         let mut calls = audit.calls()?;
         calls.retain(|call| call.user == account);
         assert!(calls.len() > 50, "only {} calls were seen", calls.len());
-        calls.retain(|call| call.code == 403);
+        calls.retain(|call| call.forbidden);
         assert!(calls.is_empty(), "{calls:#?}");
         Ok(())
     })
