@@ -20,6 +20,10 @@ pub const DURATION: Duration = Duration::from_secs(15);
 pub const RENEW: Duration = Duration::from_secs(5);
 /// When it could not be renewed for this long, it counts as lost.
 pub const GIVE_UP: Duration = Duration::from_secs(10);
+/// How soon it is tried again when it could not be renewed, and how long one try may take: an API server that is back
+/// is found before the lease counts as lost.
+const AGAIN: Duration = Duration::from_secs(1);
+const TRY: Duration = Duration::from_secs(3);
 
 /// What to do about a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,17 @@ pub enum Decision {
     Renew,
     /// Look again after this time.
     Wait(Duration),
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// The lease is held now.
+    Held,
+    /// Somebody else holds it; look again after this time.
+    Other(Duration),
+    /// Somebody wrote it between reading and writing, perhaps this process in a turn that was cut off.
+    Conflict,
 }
 
 /// What was seen of a lease, and when it last changed, by this process's clock.
@@ -110,8 +125,9 @@ impl Holder {
         let mut seen = Seen::new(Instant::now());
         loop {
             let pause = match self.turn(&mut seen).await {
-                Ok(None) => return true,
-                Ok(Some(pause)) => pause,
+                Ok(Turn::Held) => return true,
+                Ok(Turn::Other(pause)) => pause,
+                Ok(Turn::Conflict) => AGAIN,
                 Err(error) => {
                     tracing::warn!(lease = self.name, %error, "the lease cannot be read or written");
                     RENEW
@@ -131,9 +147,10 @@ impl Holder {
     pub async fn keep(&self, stop: &CancellationToken) -> Result<(), Lost> {
         let mut seen = Seen::new(Instant::now());
         let mut renewed = Instant::now();
+        let mut pause = RENEW;
         loop {
             if stop
-                .run_until_cancelled(tokio::time::sleep(RENEW))
+                .run_until_cancelled(tokio::time::sleep(pause))
                 .await
                 .is_none()
             {
@@ -141,18 +158,28 @@ impl Holder {
                 return Ok(());
             }
             let left = GIVE_UP.saturating_sub(renewed.elapsed());
-            match tokio::time::timeout(left.max(Duration::from_secs(1)), self.turn(&mut seen)).await
-            {
-                Ok(Ok(None)) => renewed = Instant::now(),
-                Ok(Ok(Some(_))) => return Err(self.lost("another replica holds it")),
-                Ok(Err(error)) => {
-                    tracing::warn!(lease = self.name, %error, "the lease cannot be renewed");
-                    if renewed.elapsed() >= GIVE_UP {
-                        return Err(self.lost(&error.to_string()));
-                    }
+            let turn = tokio::time::timeout(left.clamp(AGAIN, TRY), self.turn(&mut seen));
+            let why = match turn.await {
+                Ok(Ok(Turn::Held)) => {
+                    renewed = Instant::now();
+                    pause = RENEW;
+                    continue;
                 }
-                Err(_) => return Err(self.lost("the API server does not answer")),
+                Ok(Ok(Turn::Other(_))) => return Err(self.lost("another replica holds it")),
+                Ok(Ok(Turn::Conflict)) => "it was written meanwhile".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "the API server does not answer".to_owned(),
+            };
+            tracing::warn!(
+                lease = self.name,
+                error = why,
+                "the lease cannot be renewed"
+            );
+            let left = GIVE_UP.saturating_sub(renewed.elapsed());
+            if left.is_zero() {
+                return Err(self.lost(&why));
             }
+            pause = AGAIN.min(left);
         }
     }
 
@@ -163,14 +190,14 @@ impl Holder {
         }
     }
 
-    /// Reads, decides, writes; `None` when the lease is held now. A conflict is another replica's win.
-    async fn turn(&self, seen: &mut Seen) -> Result<Option<Duration>, kube::Error> {
+    /// Reads, decides, writes.
+    async fn turn(&self, seen: &mut Seen) -> Result<Turn, kube::Error> {
         let lease = self.api.get_opt(&self.name).await?;
         let now = Instant::now();
         seen.note(lease.as_ref(), now);
         let decision = decide(lease.as_ref(), &self.me, seen, now);
         if let Decision::Wait(pause) = decision {
-            return Ok(Some(pause));
+            return Ok(Turn::Other(pause));
         }
         let wanted = self.wanted(lease.as_ref(), decision);
         let params = PostParams::default();
@@ -180,8 +207,8 @@ impl Holder {
             Some(_) => self.api.replace(&self.name, &params, &wanted).await,
         };
         match written {
-            Ok(_) => Ok(None),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Some(Duration::from_secs(1))),
+            Ok(_) => Ok(Turn::Held),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Turn::Conflict),
             Err(error) => Err(error),
         }
     }
@@ -243,6 +270,8 @@ impl Holder {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn lease(holder: Option<&str>, version: &str) -> Lease {
@@ -303,5 +332,44 @@ mod tests {
             decide(Some(&renewed), "a", &seen, later + Duration::from_secs(1)),
             Decision::Acquire
         );
+    }
+
+    /// Keeps a lease for so long, with an API server that is away at first and takes this long for each answer.
+    async fn kept(away: Duration, slow: Duration, watched: Duration) -> Result<(), Lost> {
+        let (client, mut server) = crate::testing::api();
+        let holder = Holder::new(client, "ns", "ramen-operator", "a");
+        let stop = CancellationToken::new();
+        let began = Instant::now();
+        let keep = async {
+            tokio::select! {
+                kept = holder.keep(&stop) => kept,
+                () = tokio::time::sleep(watched) => Ok(()),
+            }
+        };
+        let held = serde_json::to_value(lease(Some("a"), "1")).unwrap();
+        let (kept, _) = server
+            .serve_after(keep, slow, |asked| {
+                if began.elapsed() < away {
+                    let status = json!({ "kind": "Status", "status": "Failure", "code": 500 });
+                    return (500, status);
+                }
+                if asked.verb == "GET" {
+                    return (200, held.clone());
+                }
+                (200, asked.body.clone())
+            })
+            .await;
+        kept
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_comes_back_in_time_and_slowly_costs_no_lease() {
+        // Each of the two answers of a turn takes more than half a second, whatever they say.
+        let seconds = Duration::from_secs;
+        let slow = Duration::from_millis(700);
+        kept(seconds(7), slow, seconds(60)).await.unwrap();
+        // One that is away for longer than a lease may be old has lost it.
+        let lost = kept(seconds(30), slow, seconds(60)).await;
+        assert!(lost.is_err_and(|lost| lost.to_string().contains("was lost")));
     }
 }

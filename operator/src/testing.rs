@@ -75,21 +75,33 @@ impl Server {
     pub(crate) async fn serve<T>(
         &mut self,
         work: impl Future<Output = T>,
+        reply: impl FnMut(&Asked) -> (u16, Value),
+    ) -> (T, Vec<Asked>) {
+        self.serve_after(work, Duration::ZERO, reply).await
+    }
+
+    /// The same, with a pause before each answer.
+    pub(crate) async fn serve_after<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        pause: Duration,
         mut reply: impl FnMut(&Asked) -> (u16, Value),
     ) -> (T, Vec<Asked>) {
         let mut all = Vec::new();
         tokio::pin!(work);
         loop {
+            let answered = async {
+                let (request, send) = self.0.next_request().await.expect("a client");
+                tokio::time::sleep(pause).await;
+                let asked = Asked::read(request).await;
+                let (status, value) = reply(&asked);
+                let body = Body::from(serde_json::to_vec(&value).unwrap());
+                send.send_response(Response::builder().status(status).body(body).unwrap());
+                asked
+            };
             tokio::select! {
                 done = &mut work => return (done, all),
-                next = self.0.next_request() => {
-                    let (request, send) = next.expect("a client");
-                    let asked = Asked::read(request).await;
-                    let (status, value) = reply(&asked);
-                    let body = Body::from(serde_json::to_vec(&value).unwrap());
-                    send.send_response(Response::builder().status(status).body(body).unwrap());
-                    all.push(asked);
-                }
+                asked = answered => all.push(asked),
             }
         }
     }
