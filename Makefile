@@ -16,6 +16,9 @@ VENV := $(CACHE)/venv/bin
 DENY := $(CACHE)/tools/bin/cargo-deny
 NEXTEST := $(CACHE)/tools/bin/cargo-nextest nextest run
 XTASK := cargo xtask
+# What `make test` compiles is one selection of packages, programs and tests together: cargo resolves features anew for each
+# selection, and would compile most crates once more for programs, for xtask, and for the documentation's tests.
+ALL := --workspace --exclude ramen-host
 # uv and the interpreters of the test clients come from the venv, whatever the person has installed.
 export RAMEN_UV ?= $(VENV)/uv
 export RAMEN_TEST_PYTHON ?= $(VENV)/python
@@ -50,16 +53,26 @@ check: setup static build ## the quick inner loop: static checks and the fast te
 	@$(NEXTEST) --profile quick
 
 .PHONY: test
-test: setup static docs build ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke, charts, a real Kubernetes
+test tests-here: XTASK := RAMEN_BUILT=yes CARGO_MANIFEST_DIR=$(CURDIR)/xtask $(TARGET)/debug/xtask
+test: setup everything static docs ## everything, deterministic: static checks, all Rust tests, real Python, foreign clients, docs, fuzz smoke, charts, a real Kubernetes
 	@scripts/foreign.sh
-	@RAMEN_TEST_PYTHONS=all $(NEXTEST) --workspace --exclude ramen-host --profile ci
-	@cargo test --quiet --doc
+	@scripts/lanes.sh here 'make tests-here' cluster e2e/run.sh
+	@scripts/leftovers.sh "$(TARGET)"
+	@echo 'make test: all levels passed; what was left out is named in the lines that hold SKIPPED above'
+
+.PHONY: everything
+everything:
+	@cargo build --quiet $(ALL) --bins --tests --examples
+	@$(XTASK) hosts
+
+# What needs the processors; beside it run the tests in a cluster, which mostly wait.
+.PHONY: tests-here
+tests-here:
+	@RAMEN_TEST_PYTHONS=all $(NEXTEST) $(ALL) --profile ci
+	@cargo test --quiet --doc $(ALL)
 	@$(XTASK) fuzz --smoke
 	@$(VENV)/python -m pytest e2e --numprocesses 2 --dist loadfile
 	@$(MAKE) charts charts-cluster
-	@e2e/run.sh
-	@scripts/leftovers.sh "$(TARGET)"
-	@echo 'make test: all levels passed; what was left out is named in the lines that begin with SKIPPED above'
 
 .PHONY: static
 static: ## formatting, lints, generated files, dependency rules, file sizes

@@ -107,14 +107,17 @@ fn show(command: &Command) -> String {
     shown
 }
 
+/// Builds with `cargo build` and these arguments, unless whoever calls has built everything: `make test` does, at once, and a
+/// selection of its own would compile the dependencies anew, with other features.
+pub(crate) fn build<const N: usize>(args: [&str; N]) -> anyhow::Result<PathBuf> {
+    if std::env::var_os("RAMEN_BUILT").is_none() {
+        run(cargo(["build", "--quiet"]).args(args))?;
+    }
+    Ok(target().join("debug"))
+}
+
 /// What an example of this crate prints. An example, so that xtask itself builds without the crates that it describes.
 pub(crate) fn example(name: &str) -> anyhow::Result<String> {
-    output(&mut cargo([
-        "run",
-        "--quiet",
-        "-p",
-        "xtask",
-        "--example",
-        name,
-    ]))
+    let built = build(["-p", "xtask", "--example", name])?;
+    output(&mut Command::new(built.join("examples").join(name)))
 }

@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::workspace::{cargo, output, run, target};
+use crate::workspace::{build, output};
 
 pub(crate) fn page() -> anyhow::Result<String> {
-    // The selection of `make build`: another would compile the dependencies anew, with other features.
-    run(&mut cargo(["build", "--quiet"]))?;
-    let programs = target().join("debug");
+    // The selection of `make build`.
+    let programs = build([])?;
     let mut page = clean(Command::new(programs.join("ramen")).arg("reference"))?;
     page.push_str("\n# The `ramen-worker` command\n");
     describe(
