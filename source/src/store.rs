@@ -31,7 +31,7 @@ use object_store::{
 use ramen_group::LayerRef;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-use error::write_failed;
+use error::{read_failed, write_failed};
 
 use crate::{
     Digest, Layer,
@@ -140,10 +140,7 @@ impl Store {
             Err(object_store::Error::AlreadyExists { .. }) => {}
             Err(e) => return Err(write_failed(object.to_string(), e.into())),
         }
-        let read = |source: object_store::Error| StoreError::Read {
-            what: object.to_string(),
-            source: source.into(),
-        };
+        let read = |source: object_store::Error| read_failed(object.to_string(), source.into());
         let found = self.objects.get(&object).await.map_err(read)?;
         Ok(found.bytes().await.map_err(read)?.into())
     }
@@ -168,10 +165,7 @@ impl Store {
     /// The layer under a key, if its bytes are there.
     pub async fn find(&self, kind: Kind, key: &str) -> Result<Option<LayerRef>, StoreError> {
         let entry = entry_key(kind, key)?;
-        let read = |source| StoreError::Read {
-            what: entry.to_string(),
-            source,
-        };
+        let read = |source| read_failed(entry.to_string(), source);
         let bytes = match self.objects.get(&entry).await {
             Ok(found) => found.bytes().await.map_err(|e| read(e.into()))?,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -203,10 +197,7 @@ impl Store {
     /// The text under a key. One that is not UTF-8 (a damaged disk) counts as absent.
     pub async fn memo(&self, key: &str) -> Result<Option<String>, StoreError> {
         let entry = key_in("memos", key)?;
-        let read = |source| StoreError::Read {
-            what: entry.to_string(),
-            source,
-        };
+        let read = |source| read_failed(entry.to_string(), source);
         match self.objects.get(&entry).await {
             Ok(found) => {
                 let bytes = found.bytes().await.map_err(|e| read(e.into()))?;
@@ -230,10 +221,7 @@ impl Store {
     pub async fn open_layer(&self, layer: &LayerRef) -> Result<File, StoreError> {
         let digest = digest_of(layer)?;
         let blob = blob_key(digest);
-        let read = |source| StoreError::Read {
-            what: layer.key.clone(),
-            source,
-        };
+        let read = |source| read_failed(layer.key.clone(), source);
         let found = match self.objects.get(&blob).await {
             Ok(found) => found,
             Err(object_store::Error::NotFound { .. }) => {
@@ -271,10 +259,7 @@ impl Store {
         match self.objects.head(blob).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(e) => Err(StoreError::Read {
-                what: blob.to_string(),
-                source: e.into(),
-            }),
+            Err(e) => Err(read_failed(blob.to_string(), e.into())),
         }
     }
 

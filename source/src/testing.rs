@@ -4,7 +4,11 @@
 //! They need the programs `git`, `openssl` and `sshd` and bind to loopback unless told otherwise. Nothing here is
 //! for production.
 
+#[cfg(feature = "testing-s3")]
+mod bucket;
 mod certs;
+#[cfg(feature = "testing-s3")]
+mod gcs;
 mod http_server;
 mod repo;
 #[cfg(feature = "testing-s3")]
@@ -12,6 +16,8 @@ mod s3;
 mod sshd;
 
 pub use certs::Authority;
+#[cfg(feature = "testing-s3")]
+pub use gcs::Gcs;
 pub use http_server::{Fault, Login, Seen, SmartHttp, SmartHttpOptions};
 pub use repo::{Entry, Repo};
 #[cfg(feature = "testing-s3")]

@@ -6,7 +6,10 @@ use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
 use ramen_group::LayerRef;
 
-use super::{Store, StoreError, blob_key, digest_of, error::write_failed};
+use super::{
+    Store, StoreError, blob_key, digest_of,
+    error::{read_failed, write_failed},
+};
 
 /// What a [`Store::prune`] removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,10 +28,9 @@ impl Store {
     pub async fn prune_memos(&self, prefix: &str, older_than: Duration) -> Result<u64, StoreError> {
         let memos = Key::from("memos");
         let listed = self.objects.list(Some(&memos)).try_collect::<Vec<_>>();
-        let listed = listed.await.map_err(|e| StoreError::Read {
-            what: "memos".to_owned(),
-            source: e.into(),
-        })?;
+        let listed = listed
+            .await
+            .map_err(|e| read_failed("memos".to_owned(), e.into()))?;
         let mut removed = 0;
         for object in listed {
             let age = std::time::SystemTime::from(object.last_modified).elapsed();
@@ -71,10 +73,7 @@ impl Store {
                 .list(Some(&Key::from(prefix)))
                 .try_collect::<Vec<_>>()
                 .await;
-            let listed = listed.map_err(|e| StoreError::Read {
-                what: prefix.to_owned(),
-                source: e.into(),
-            })?;
+            let listed = listed.map_err(|e| read_failed(prefix.to_owned(), e.into()))?;
             for object in listed {
                 let kept = if is_blob {
                     blobs.contains(&object.location)

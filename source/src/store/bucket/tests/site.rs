@@ -1,5 +1,5 @@
-//! Where buckets are: a server of S3's protocol in this process, and the emulator of Azure Blob Storage, which `scripts/npm.sh`
-//! installs. Those of Google Cloud Storage that registries have do not speak its XML interface.
+//! Where buckets are: servers of S3's protocol and of Google Cloud Storage's dialect of it in this process, and the emulator of Azure
+//! Blob Storage, which `scripts/npm.sh` installs.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -10,18 +10,32 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::testing::Gcs;
+
+type Variables = Vec<(String, String)>;
 
 /// A place with the bucket `ramen`.
 pub(super) struct Site {
     scheme: &'static str,
-    variables: Vec<(String, String)>,
+    variables: Variables,
+    /// Those of somebody whom the provider does not know, and what of them is secret.
+    strangers: Vec<(Variables, String)>,
     _runs: Runs,
 }
 
 /// What ends with it.
 enum Runs {
-    Here { _server: S3 },
+    S3 { _server: S3 },
+    Google { _server: Gcs },
     Process { child: Child, _dir: TempDir },
+}
+
+/// The variables with one of them changed.
+fn but(variables: &[(String, String)], name: &str, value: &str) -> Variables {
+    let mut changed = variables.to_vec();
+    changed.retain(|(known, _)| known != name);
+    changed.push((name.to_owned(), value.to_owned()));
+    changed
 }
 
 impl Drop for Runs {
@@ -37,10 +51,37 @@ impl Drop for Runs {
 impl Site {
     pub(super) async fn s3() -> Self {
         let server = s3().await;
+        let variables = server.variables();
+        let wrong = "wr0ng-s3cr3t";
+        let strangers = vec![
+            (
+                but(&variables, "AWS_SECRET_ACCESS_KEY", wrong),
+                wrong.to_owned(),
+            ),
+            (
+                but(&variables, "AWS_ACCESS_KEY_ID", "nobody"),
+                S3::SECRET.to_owned(),
+            ),
+        ];
         Self {
             scheme: "s3",
+            variables,
+            strangers,
+            _runs: Runs::S3 { _server: server },
+        }
+    }
+
+    pub(super) async fn google() -> Self {
+        let server = Gcs::start(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let stranger = server.variables_of_a_stranger().unwrap();
+        let account: serde_json::Value = serde_json::from_str(&stranger[0].1).unwrap();
+        let pem = account["private_key"].as_str().unwrap();
+        let secret = pem.lines().nth(3).unwrap().to_owned();
+        Self {
+            scheme: "gs",
             variables: server.variables(),
-            _runs: Runs::Here { _server: server },
+            strangers: vec![(stranger, secret)],
+            _runs: Runs::Google { _server: server },
         }
     }
 
@@ -59,21 +100,42 @@ impl Site {
             .spawn()
             .unwrap();
         let said = first_line(child.stdout.take().unwrap());
+        let variables = variables(&[
+            ("AZURE_STORAGE_ACCOUNT_NAME", "ramen"),
+            ("AZURE_STORAGE_ACCOUNT_KEY", KEY),
+            ("AZURE_STORAGE_ENDPOINT", &said),
+            ("AZURE_ALLOW_HTTP", "true"),
+        ]);
+        let wrong = "d3Jvbmc=";
         Some(Self {
             scheme: "az",
-            variables: variables(&[
-                ("AZURE_STORAGE_ACCOUNT_NAME", "ramen"),
-                ("AZURE_STORAGE_ACCOUNT_KEY", KEY),
-                ("AZURE_STORAGE_ENDPOINT", &said),
-                ("AZURE_ALLOW_HTTP", "true"),
-            ]),
+            strangers: vec![(
+                but(&variables, "AZURE_STORAGE_ACCOUNT_KEY", wrong),
+                wrong.to_owned(),
+            )],
+            variables,
             _runs: Runs::Process { child, _dir: dir },
         })
     }
 
     pub(super) fn open(&self, place: &str, dir: &Path) -> Store {
+        self.open_with(self.variables.clone(), place, dir)
+    }
+
+    /// As each stranger opens it, and what must not be told.
+    pub(super) fn open_as_strangers(&self, dir: &Path) -> Vec<(Store, String)> {
+        let strangers = self.strangers.iter();
+        strangers
+            .map(|(variables, secret)| {
+                let store = self.open_with(variables.clone(), "ramen/layers", dir);
+                (store, secret.clone())
+            })
+            .collect()
+    }
+
+    fn open_with(&self, variables: Variables, place: &str, dir: &Path) -> Store {
         let address = format!("{}://{place}", self.scheme);
-        let bucket = Bucket::new(&address, self.variables.clone()).unwrap();
+        let bucket = Bucket::new(&address, variables).unwrap();
         Store::in_bucket(&bucket, dir).unwrap()
     }
 }
