@@ -74,6 +74,7 @@ fn scan(dir: &Path) -> Report {
         deps: None,
         packages: group.packages,
         errors: group.errors,
+        errors_total: None,
         warnings: group.warnings,
         lock: None,
         lock_key: None,

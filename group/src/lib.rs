@@ -46,6 +46,7 @@ pub use prompt::{Prompt, PromptArgument, Template};
 pub use reason::{Reason, Stage, errors_page};
 pub use report::{
     DesiredState, Finding, Golden, LayerRef, Outcome, PackageKind, Report, ReportPackage, Timings,
+    shorten,
 };
 pub use requirements::Requirements;
 pub use scan::{CallFault, Group, Resource, Tool, scan};

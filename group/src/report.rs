@@ -1,8 +1,11 @@
 //! What a deploy step says about a revision: [`Report`] with its [`Finding`]s, and the
 //! [`DesiredState`] that tells a worker what to serve.
 
+mod fitting;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::fitting::shorten;
 use crate::Reason;
 
 /// The three kinds of packages.
@@ -298,6 +301,9 @@ pub struct Report {
     /// The errors list.
     #[serde(default)]
     pub errors: Vec<Finding>,
+    /// How many entries that list has in all, where some were left out on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors_total: Option<u32>,
     /// Remarks that stop nothing.
     #[serde(default)]
     pub warnings: Vec<Finding>,

@@ -6,7 +6,6 @@
 
 mod client;
 mod http;
-mod report;
 #[cfg(test)]
 mod tests;
 

@@ -9,7 +9,7 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body as _, Incoming};
-use ramen_group::LayerRef;
+use ramen_group::{LayerRef, Report};
 use ramen_redact::bearer_token;
 use ramen_source::layer::{self, LayerError};
 use ramen_source::store::StoreError;
@@ -282,7 +282,7 @@ impl Endpoint {
 
     async fn take_report(&self, grant: &Grant, request: Request<Incoming>) -> Answer {
         let body = request.into_body();
-        let body = match inbound::whole(body, report::MAX_BYTES, SMALL_TIME).await {
+        let body = match inbound::whole(body, Report::MAX_BYTES, SMALL_TIME).await {
             Ok(body) => body,
             Err(fault) => return fault.answer(),
         };

@@ -3,11 +3,9 @@
 
 use std::collections::HashMap;
 
-use ramen_group::{Finding, LayerRef, Outcome, Report};
+use ramen_group::{Finding, LayerRef, Outcome, Report, shorten};
 use ramen_source::Digest;
 
-/// Bytes of a report.
-pub(crate) const MAX_BYTES: usize = 8 << 20;
 const MAX_MESSAGE: usize = 4096;
 const MAX_NAME: usize = 256;
 const MAX_FINDINGS: usize = 5000;
@@ -42,8 +40,8 @@ pub(crate) fn read(
         deps,
         ..report
     };
+    report.truncate(MAX_FINDINGS);
     for list in [&mut report.errors, &mut report.warnings] {
-        list.truncate(MAX_FINDINGS);
         list.iter_mut().for_each(tidy);
     }
     report.packages.truncate(MAX_PACKAGES);
@@ -56,7 +54,7 @@ pub(crate) fn read(
             line(text, MAX_MESSAGE);
         }
     }
-    cut(&mut report.log, MAX_LOG);
+    shorten(&mut report.log, MAX_LOG);
     // Never better than its own entries.
     if Outcome::of(&report.packages, &report.errors) == Outcome::Failed {
         report.outcome = Outcome::Failed;
@@ -87,14 +85,7 @@ fn line(text: &mut String, bytes: usize) {
     if text.contains(control) {
         *text = text.replace(control, "\u{fffd}");
     }
-    cut(text, bytes);
-}
-
-fn cut(text: &mut String, bytes: usize) {
-    if text.len() > bytes {
-        text.truncate(text.floor_char_boundary(bytes - '…'.len_utf8()));
-        text.push('…');
-    }
+    shorten(text, bytes);
 }
 
 #[cfg(test)]
@@ -157,6 +148,7 @@ mod tests {
         report["errors"] = errors.into();
         let report = judge(&report).unwrap();
         assert_eq!(report.errors.len(), MAX_FINDINGS);
+        assert_eq!(report.errors_in_all(), 6000);
         let message = &report.errors[0].message;
         assert!(message.len() <= MAX_MESSAGE && message.ends_with('…'));
         assert!(!message.contains(['\u{1b}', '\0']));

@@ -15,6 +15,7 @@ pub(super) fn empty_report(args: &DeployArgs) -> Report {
         deps: None,
         packages: Vec::new(),
         errors: Vec::new(),
+        errors_total: None,
         warnings: Vec::new(),
         lock: None,
         lock_key: None,

@@ -28,7 +28,6 @@ use tokio::io::AsyncReadExt as _;
 use url::Url;
 
 use super::http::{Body, Http, RemoteError};
-use super::report;
 
 /// Metadata with the digest of a layer that is sent.
 const DIGEST_HEADER: &str = "x-ramen-digest";
@@ -262,7 +261,7 @@ impl DeployRun {
 
     /// Hands over the report, cut to what is taken. Nothing may follow it.
     pub(crate) async fn report(&self, report: &Report) -> Result<(), RemoteError> {
-        let json = Bytes::from(report::fitted(report));
+        let json = Bytes::from(report.to_fitting_json());
         let put = self.patience.each("report", || async {
             let kind = [(header::CONTENT_TYPE.as_str(), "application/json".to_owned())];
             let body = whole(json.clone());

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use ramen_group::{Finding, LayerRef, Outcome, Reason, Report};
+use ramen_group::{LayerRef, Reason, Report};
 use ramen_source::cache::CacheError;
 use ramen_source::layer::Incoming;
 use ramen_source::layer::pack_tree;
@@ -264,23 +264,6 @@ async fn a_deploy_hands_over_its_layer_and_its_report() {
     );
     assert!(seen[1].contains(&format!("x-ramen-digest: {}\r\n", packed.digest)));
     assert!(seen[2].contains(r#""outcome":"failed""#));
-}
-
-#[test]
-fn a_long_report_is_cut_to_what_is_taken_and_keeps_its_verdict() {
-    let mut long = report();
-    let message = "ü".repeat(10_000);
-    let entry = Finding::package("tools/x", Reason::ImportFailed, message);
-    long.errors = vec![entry; 2000];
-    long.log = "x".repeat(4 << 20);
-    let json = report::fitted(&long);
-    assert!(json.len() <= report::MAX_REPORT);
-    let cut: Report = serde_json::from_slice(&json).unwrap();
-    assert_eq!(cut.outcome, Outcome::Failed);
-    assert_eq!(cut.errors.len(), 2000);
-    assert!(cut.errors[0].message.ends_with('…'));
-    let short = report::fitted(&report());
-    assert_eq!(serde_json::from_slice::<Report>(&short).unwrap(), report());
 }
 
 #[test]

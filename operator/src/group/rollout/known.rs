@@ -1,7 +1,7 @@
 //! What a deploy found, cut to what a status holds.
 
 use ramen_crds::{DeployTimings, ErrorEntry, PackageStatus};
-use ramen_group::{Finding, Outcome, PackageKind, Report, ReportPackage};
+use ramen_group::{Finding, Outcome, PackageKind, Report, ReportPackage, shorten};
 use ramen_rollout::{Inputs, Revision};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ impl Known {
             revision,
             outcome: report.outcome,
             errors: report.errors.iter().take(MAX_ERRORS).map(entry).collect(),
-            errors_total: count(report.errors.len()),
+            errors_total: report.errors_in_all(),
             tools: count(tools),
             packages: packages
                 .take(MAX_PACKAGES)
@@ -99,17 +99,11 @@ pub(crate) fn entry(finding: &Finding) -> ErrorEntry {
     }
 }
 
-/// Cut to so many bytes, on a character, with `…` at the end when something is missing.
+/// Cut to so many bytes.
 pub(crate) fn cut(text: &str, max: usize) -> String {
-    if text.len() <= max {
-        return text.to_owned();
-    }
-    let mark = '…';
-    let mut end = max.saturating_sub(mark.len_utf8());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{mark}", &text[..end])
+    let mut text = text.to_owned();
+    shorten(&mut text, max);
+    text
 }
 
 #[cfg(test)]

@@ -189,8 +189,9 @@ async fn a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
 async fn two_thousand_errors_of_ten_kibibytes_are_a_status_that_the_cluster_takes() {
     let paper = Paper::new(|deploy| {
         let mut report = report(deploy, &["say"]);
-        // The longest that a deploy job sends: it cuts its report to what the endpoint takes.
-        let text = "ラーメン ".repeat(300);
+        // 20 MiB in all, of which a deploy job sends what the endpoint takes.
+        let text = "ラーメン ".repeat(788);
+        assert!(text.len() >= 10 << 10);
         let errors: Vec<Value> = (0..2000)
             .map(|n| {
                 json!({
