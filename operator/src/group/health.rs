@@ -1,20 +1,20 @@
 //! Whether what serves lives: from what becomes of its pods, and from what workers tell of themselves.
 //! Decides when a revision that had been deployed well is to be taken back.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod ends;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ramen_group::Reason;
 use ramen_rollout::{Failure, Inputs};
 use tokio::time::Instant;
 
+pub(crate) use self::ends::Ends;
+
 use crate::pods::PodView;
 use crate::reload::Ailment;
 
-/// So many ends of a pod's container within [`WINDOW`] are no accident.
-const ENDS: usize = 3;
-/// The pauses of a container that ends at once grow to five minutes.
-const WINDOW: Duration = Duration::from_mins(20);
 /// A pod that runs and does not answer calls is asked why after this time, later each time.
 const FIRST_QUESTION: Duration = Duration::from_secs(20);
 const LAST_QUESTION: Duration = Duration::from_mins(5);
@@ -24,8 +24,7 @@ const LAST_QUESTION: Duration = Duration::from_mins(5);
 pub(crate) struct Health {
     /// The revision that all below is about, and since when it serves, as far as this process knows.
     of: Option<(Inputs, Instant)>,
-    /// By uid: the ends that were counted, and when each was seen.
-    ends: HashMap<String, (u32, VecDeque<Instant>)>,
+    ends: Ends,
     /// By name: what pods said that run and do not answer.
     ailing: BTreeMap<String, Ailment>,
     /// Pods run that do not answer.
@@ -36,37 +35,42 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// Goes on with what was remembered of the pods that serve a revision.
+    pub(super) fn resume(ends: Ends, serving: Option<&Inputs>, now: Instant) -> Self {
+        Self {
+            of: serving.map(|inputs| (inputs.clone(), now)),
+            ends,
+            ..Self::default()
+        }
+    }
+
+    /// What is to be remembered.
+    pub(super) fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
     /// What a pod said of itself.
     pub(crate) fn ailing(&self, pod: &str) -> Option<&Ailment> {
         self.ailing.get(pod)
     }
 
-    /// Notes how the pods of what serves are.
-    pub(super) fn note(&mut self, serving: Option<&Inputs>, pods: &[PodView], now: Instant) {
+    /// Notes how the pods of what serves are; `clock` is the time of now in seconds since 1970.
+    pub(super) fn note(
+        &mut self,
+        serving: Option<&Inputs>,
+        pods: &[PodView],
+        now: Instant,
+        clock: i64,
+    ) {
         if self.of.as_ref().map(|(inputs, _)| inputs) != serving {
             *self = Self {
                 of: serving.map(|inputs| (inputs.clone(), now)),
-                // Ends of before are not this revision's.
-                ends: pods
-                    .iter()
-                    .map(|pod| (pod.uid.clone(), (pod.restarts, VecDeque::new())))
-                    .collect(),
+                ends: Ends::from_now_on(pods),
                 asking: self.asking,
                 ..Self::default()
             };
         }
-        self.ends
-            .retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
-        for pod in pods {
-            let (counted, seen) = self.ends.entry(pod.uid.clone()).or_default();
-            while *counted < pod.restarts {
-                *counted += 1;
-                seen.push_back(now);
-            }
-            while seen.len() > ENDS || seen.front().is_some_and(|end| now - *end > WINDOW) {
-                seen.pop_front();
-            }
-        }
+        self.ends.note(pods, clock);
         let silent = |pod: &&PodView| pod.address.is_some() && !pod.ready && pod.trouble.is_none();
         self.silent = pods.iter().any(|pod| silent(&pod));
         self.ailing
@@ -135,9 +139,8 @@ impl Health {
         if let Some(ailment) = self.ailing.get(&pod.name).filter(|ailment| ailment.blames) {
             return Some(format!("pod {}: {}", pod.name, ailment.message));
         }
-        let (_, ends) = self.ends.get(&pod.uid)?;
         let why = pod.trouble.as_ref().filter(|_| pod.died());
-        (ends.len() >= ENDS).then(|| match why {
+        self.ends.are_too_many(pod).then(|| match why {
             Some(trouble) => format!("pod {}: {}", pod.name, trouble.message),
             None => format!("pod {} ends again and again; look at its log", pod.name),
         })

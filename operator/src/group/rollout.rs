@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::known::{Known, MAX_ERRORS, MAX_TEXT, cut, entry};
 use super::dereference::Remembered;
-use super::health::Health;
+use super::health::{Ends, Health};
 use super::tasks::Done;
 use super::validate::Validated;
 use super::{GroupKey, Operator, Wake, Work};
@@ -41,6 +41,9 @@ struct Saved {
     memory: Memory,
     /// What deploys found, newest last.
     known: Vec<Known>,
+    /// The ends of the pods of what serves.
+    #[serde(skip_serializing_if = "Ends::is_empty")]
+    ends: Ends,
 }
 
 /// What children are built from.
@@ -123,16 +126,22 @@ impl Rollout {
             name: child::rollout(&group.key.name),
             message: error.to_string(),
         };
-        let saved = match &remembered.memory {
+        let saved: Saved = match &remembered.memory {
             Some(text) => serde_json::from_str(text).map_err(unreadable)?,
             None => Saved {
                 memory: Memory {
                     serving: remembered.desired.as_deref().and_then(serving),
                     ..Memory::default()
                 },
-                known: Vec::new(),
+                ..Saved::default()
             },
         };
+        let serving = saved.memory.serving.as_ref();
+        let health = Health::resume(
+            saved.ends.clone(),
+            serving.map(|serving| &serving.inputs),
+            Instant::now(),
+        );
         Ok(Self {
             key: group.key.clone(),
             saved,
@@ -152,7 +161,7 @@ impl Rollout {
             setback: None,
             look_at: None,
             retry_at: None,
-            health: Health::default(),
+            health,
             want_inspection: false,
             fetching: None,
             deploying: None,
@@ -275,9 +284,7 @@ impl Rollout {
         overdue: Option<&str>,
         now: Instant,
     ) -> bool {
-        let serving = self.saved.memory.serving.as_ref();
-        let inputs = serving.map(|serving| serving.inputs.clone());
-        self.health.note(inputs.as_ref(), pods, now);
+        let inputs = self.note(pods, now);
         let reloading = self.saved.memory.attempting.as_ref();
         let reloading = reloading.is_some_and(|one| matches!(one.stage, Stage::Reloading(_)));
         let (Some(inputs), false) = (inputs, reloading) else {
@@ -310,11 +317,19 @@ impl Rollout {
         if taken_back {
             let (group, error) = (&self.key, failure.message);
             tracing::warn!(%group, revision = label, error, "a revision that served was taken back");
-            let inputs = self.saved.memory.serving.as_ref();
-            let inputs = inputs.map(|serving| serving.inputs.clone());
-            self.health.note(inputs.as_ref(), pods, now);
+            self.note(pods, now);
         }
         taken_back
+    }
+
+    /// Notes how the pods of what serves are, and says what that is.
+    fn note(&mut self, pods: &[PodView], now: Instant) -> Option<Inputs> {
+        let serving = self.saved.memory.serving.as_ref();
+        let inputs = serving.map(|serving| serving.inputs.clone());
+        let clock = k8s_openapi::jiff::Timestamp::now().as_second();
+        self.health.note(inputs.as_ref(), pods, now, clock);
+        self.saved.ends = self.health.ends().clone();
+        inputs
     }
 
     fn feed(&mut self, event: Event, now: Instant) {

@@ -97,6 +97,7 @@ pub(super) struct SlimTerminated {
     pub(super) reason: Option<String>,
     pub(super) message: Option<String>,
     pub(super) exit_code: i32,
+    pub(super) finished_at: Option<Time>,
 }
 
 macro_rules! as_the_kind {

@@ -18,6 +18,7 @@ pub(crate) fn worker(name: &str) -> PodView {
         ready: true,
         leaving: false,
         restarts: 0,
+        ended: None,
         trouble: None,
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct PodView {
     pub(crate) leaving: bool,
     /// How often its container ended and was started again.
     pub(crate) restarts: u32,
+    /// When it did so last, in seconds since 1970.
+    pub(crate) ended: Option<i64>,
     pub(crate) trouble: Option<Box<Trouble>>,
 }
 
@@ -99,6 +101,10 @@ impl PodView {
             ready: runs && is_true(&status.conditions, "Ready"),
             leaving,
             restarts: container.map_or(0, |container| container.restart_count),
+            ended: container.and_then(|container| {
+                let last = container.last_state.terminated.as_ref()?;
+                Some(seconds(Some(last.finished_at.as_ref()?)))
+            }),
             trouble: trouble(pod).map(Box::new),
         }
     }
@@ -239,6 +245,7 @@ fn died(ended: &SlimTerminated) -> Option<Trouble> {
         reason,
         message,
         exit_code,
+        finished_at: _,
     } = ended;
     let (reason, message) = match (reason.as_deref(), *exit_code) {
         (Some("OOMKilled"), _) => (

@@ -382,6 +382,32 @@ async fn a_revision_whose_pods_end_again_and_again_is_taken_back_where_that_is_w
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_operator_goes_on_counting_the_ends_of_pods() {
+    let group = group();
+    let mut rollout = rollout();
+    run(&mut rollout, &group);
+    serve(&mut rollout, &group, "1", "t1");
+    serve(&mut rollout, &group, "2", "t2");
+    let well = [crate::pods::tests::worker("p")];
+    assert!(!rollout.observe(&group, &well, None, Instant::now()));
+    let twice = [crashing("p", 2)];
+    assert!(!rollout.observe(&group, &twice, None, Instant::now()));
+    let memory = rollout.wanted().unwrap().remembered;
+    for _ in 0..2 {
+        let remembered = Remembered {
+            memory: Some(memory.clone()),
+            ..Remembered::default()
+        };
+        rollout = Rollout::load(&group, &remembered).unwrap();
+        run(&mut rollout, &group);
+        assert!(!rollout.observe(&group, &twice, None, Instant::now()));
+        assert_eq!(rollout.wanted().unwrap().remembered, memory);
+    }
+    assert!(rollout.observe(&group, &[crashing("p", 3)], None, Instant::now()));
+    assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_image_whose_pods_do_not_come_up_in_time_is_taken_back() {
     let (old, mut rollout) = (group(), rollout());
     run(&mut rollout, &old);

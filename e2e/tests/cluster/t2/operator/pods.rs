@@ -7,7 +7,7 @@ use ramen_e2e::{Caller, GRPC, Group, Load, Refusal, gone, serving};
 use serde_json::json;
 use tonic::Code;
 
-use super::rig::{self, Rig, condition, is, now};
+use super::rig::{self, Rig, condition, is, now, words};
 
 /// A group of two pods that serves its first revision.
 async fn two(rig: &Rig) -> anyhow::Result<(Group, String)> {
@@ -205,6 +205,43 @@ async fn pods_that_restart_while_the_operator_is_down_serve_what_served() {
             assert_ne!(pod, deleted);
             assert_eq!(caller.tool("say", json!({})).await?, "two", "{pod}");
         }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn a_revision_whose_pod_ends_again_and_again_is_taken_back_whoever_counts() {
+    rig::for_real(async |rig| {
+        let (group, first) = rig.live("soup").await?;
+        let second = rig.push("two")?;
+        group.look(&now()).await?;
+        group.serves(&second).await?;
+        let pod = group.pods().await?[0].name_any();
+        for ends in 1..=2 {
+            rig.player.kill(&pod);
+            rig.namespace
+                .until::<Pod>(&pod, |pod: Option<&Pod>| {
+                    restarted(pod) == ends && pod.is_some_and(ready)
+                })
+                .await?;
+        }
+        rig.operator.kill().await?;
+        rig.operator.up().await?;
+        // Twice is an accident, also for an operator that was not there.
+        group.look(&now()).await?;
+        group.serves(&second).await?;
+        rig.player.kill(&pod);
+        let back = group
+            .until(|group| is(group, "Ready", "True", "LastGoodServes"))
+            .await?;
+        assert!(serving(&back).ends_with(&first), "{back:?}");
+        assert!(
+            words(&back, "Deployed").contains(&second),
+            "{:?}",
+            condition(&back, "Deployed")
+        );
         Ok(())
     })
     .await;
