@@ -1,4 +1,4 @@
-//! A port that serves HTTP, as the worker and the gateway both need one: accepts, bounds and ends connections, offers TLS; and the port
+//! A port that serves HTTP, as worker, gateway and operator need one: accepts, bounds and ends connections, offers TLS; and the port
 //! of their metrics.
 //!
 //! hyper speaks the protocol; what it leaves open is here: how many connections there may be, how long one may be

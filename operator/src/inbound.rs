@@ -1,9 +1,7 @@
-//! A small HTTP/1 server with bounds, for the two ports that others reach: artifacts and hooks. Knows
-//! nothing of either.
+//! The two ports that others reach, artifacts and hooks: HTTP/1 with bounds. Knows nothing of either.
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,8 +12,9 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use ramen_listener::{Connection, Held, Port, Stream};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// What an answer carries.
@@ -38,6 +37,10 @@ pub(crate) struct Bounds {
 
 /// How long connections may go on when the process ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// While the other side takes nothing of an answer.
+const UNREAD: Duration = Duration::from_secs(30);
+/// For the other side to end a connection that is over.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// Answers every request with `handler` until told to stop.
 pub(crate) async fn serve<H, F>(
@@ -49,49 +52,57 @@ pub(crate) async fn serve<H, F>(
     H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(bounds.connections));
-    loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            () = stop.cancelled() => break,
-        };
-        // The semaphore is never closed.
-        let Ok(place) = place else { break };
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::debug!(%error, "a connection was not accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            },
-            () = stop.cancelled() => break,
-        };
-        let handler = handler.clone();
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let answer = handler(request);
-                async move { Ok::<_, Infallible>(answer.await) }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(bounds.head)
-                .max_buf_size(bounds.head_bytes)
-                .serve_connection(TokioIo::new(stream), service);
-            let connection = tokio::time::timeout(bounds.connection, connection);
-            tokio::pin!(connection);
-            // What breaks off is the other side's affair.
-            tokio::select! {
-                _ = &mut connection => {}
-                () = stop.cancelled() => {
-                    let _ = tokio::time::timeout(LAST_ANSWERS, connection).await;
-                }
-            }
-            drop(place);
-        });
+    let (end, stopping) = watch::channel(false);
+    let port = Port {
+        listener,
+        tls: None,
+        max_connections: bounds.connections,
+        bounds: ramen_listener::Bounds {
+            first_request: bounds.head,
+            idle: bounds.head,
+            max_age: None,
+            unread: Some(UNREAD),
+            linger: Some(LINGER),
+        },
+        stopping,
+    };
+    let serving = ramen_listener::serve(port, move |stream, connection| {
+        speak(stream, connection, bounds, handler.clone())
+    });
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => {}
+        () = stop.cancelled() => {
+            end.send_replace(true);
+            let _ = tokio::time::timeout(LAST_ANSWERS, serving).await;
+        }
     }
+}
+
+async fn speak<H, F>(
+    stream: Stream,
+    connection: Connection,
+    bounds: Bounds,
+    handler: H,
+) -> io::Result<()>
+where
+    H: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Answer>,
+{
+    let requests = connection.requests();
+    let service = service_fn(move |request| {
+        let open = requests.open();
+        let answer = handler(request);
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Held::new(body, open))) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.head)
+        .max_buf_size(bounds.head_bytes)
+        .serve_connection(TokioIo::new(stream), service);
+    let driven = connection.drive(Box::pin(serving), http1::Connection::graceful_shutdown);
+    let ended = tokio::time::timeout(bounds.connection, driven).await;
+    ended.map_err(io::Error::other)?
 }
 
 /// Why a body was not read.
