@@ -38,6 +38,26 @@ cargo metadata --format-version 1 >"$scratch/cargo.json"
 # The selection of `make test`: another would compile the dependencies anew, with other features.
 "$nextest" nextest list --workspace --exclude ramen-host --list-type binaries-only --message-format json >"$scratch/binaries.json"
 
+# The operator that was kept of an earlier commit, for the test of an upgrade: it need not be built again.
+kept=$cache/earlier
+earlier=
+for folder in $(ls -dt "$kept"/*/ 2>/dev/null); do
+  commit=$(basename "$folder")
+  if [ "$commit" != "$(git rev-parse HEAD)" ] && git merge-base --is-ancestor "$commit" HEAD 2>/dev/null; then
+    earlier=$commit
+    break
+  fi
+done
+# Keeps that of this commit, and those of the two before.
+keep() {
+  local commit
+  commit=$(git rev-parse HEAD 2>/dev/null) && [ -z "$(git status --porcelain --untracked-files=no)" ] || return 0
+  mkdir -p "$kept/$commit"
+  strip -o "$kept/$commit/ramen-operator" "$RAMEN_BIN_DIR/ramen-operator"
+  touch "$kept/$commit"
+  ls -dt "$kept"/*/ | tail -n +4 | xargs -r rm -rf
+}
+
 # Runs the tests of the filter in a cluster of the tier; one that runs already under the name is used and left running.
 tests_in() { # tests_in TIER NAME FILTER [nextest arguments]
   local tier=$1 filter=$3 running=yes
@@ -50,6 +70,16 @@ tests_in() { # tests_in TIER NAME FILTER [nextest arguments]
     trap 'exit 130' INT TERM
   fi
   $cluster up --tier "$tier" >/dev/null
+  if [ "$tier" -ge 4 ] && [ -n "$earlier" ]; then
+    RAMEN_IMAGES='' RAMEN_BIN_DIR=$kept/$earlier $cluster images operator >/dev/null
+    # The name is another one's in a moment. The variable is one of the cluster.
+    # shellcheck disable=SC2016
+    $cluster exec -- sh -c 'ctr --address "$RAMEN_CLUSTER_DIR/containerd/containerd.sock" --namespace k8s.io \
+      images tag --force localhost/ramen-operator:dev localhost/ramen-operator:earlier' >/dev/null
+    export RAMEN_EARLIER=$earlier
+  elif [ "$tier" -ge 4 ]; then
+    skip "the operator of an earlier commit in the test of an upgrade: none was kept here yet, only the chart is of before"
+  fi
   if [ "$tier" -ge 3 ]; then
     $cluster images >/dev/null
   fi
@@ -78,3 +108,4 @@ if [ "$tier" -ge 3 ]; then
   tests_in "$tier" "$name" "$filter" "$@"
 fi
 [ "$failed" = no ]
+keep

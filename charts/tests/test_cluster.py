@@ -7,6 +7,7 @@ import re
 import subprocess
 import tarfile
 import time
+from pathlib import Path
 
 import documents
 import pytest
@@ -314,12 +315,27 @@ def earlier(tmp_path) -> str | None:
     return commits[1]
 
 
-def test_ops08_an_upgrade_from_the_charts_before_leaves_one_operator(cluster, tmp_path):
+def test_ops08_an_upgrade_from_the_charts_before_leaves_one_operator_and_its_groups(cluster, tmp_path):
     if earlier(tmp_path) is None:
         pytest.skip("SKIPPED: no earlier charts in the git log")
     cluster.namespace("upgrade")
+    cluster.namespace("team-a")
+
+    def kind(chart: Path):
+        cluster.helm("upgrade", "--install", "ramen-crds", str(chart), "-n", "team-a")
+        cluster.kubectl("wait", "crd/mcpgroups.ramen.dev", "--for=condition=Established", "--timeout=30s")
+
+    kind(tmp_path / "charts" / "ramen-crds")
+    cluster.kubectl("delete", "rmg", "library", "-n", "team-a", "--ignore-not-found")
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(GROUP))
+    before = cluster.get("rmg", "library", "-n", "team-a")
     cluster.helm("install", "up", str(tmp_path / "charts" / "ramen"), "-n", "upgrade", values={})
+    kind(CRDS)
     cluster.helm("upgrade", "up", str(CHART), "-n", "upgrade", values={})
+    after = cluster.get("rmg", "library", "-n", "team-a")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["metadata"]["generation"] == 1
+    assert after["spec"].items() >= before["spec"].items()
     (deployment,) = cluster.get("deployments", "-n", "upgrade")["items"]
     assert deployment["metadata"]["generation"] <= 2
     cluster.helm("rollback", "up", "-n", "upgrade")

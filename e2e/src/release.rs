@@ -150,13 +150,13 @@ impl Release {
         self.apply(&[]).await?.good().map(drop)
     }
 
-    /// Upgrades to another chart, and waits.
+    /// Upgrades to another chart and other values, and waits.
     ///
     /// # Errors
     /// When helm refuses or the operator does not come up.
-    pub async fn upgrade_chart(&mut self, chart: &Path) -> anyhow::Result<()> {
+    pub async fn upgrade_chart(&mut self, chart: &Path, values: Value) -> anyhow::Result<()> {
         chart.clone_into(&mut self.chart);
-        self.apply(&[]).await?.good().map(drop)
+        self.upgrade(values).await
     }
 
     async fn apply(&self, more: &[&str]) -> anyhow::Result<crate::tools::Said> {
