@@ -6,6 +6,7 @@ mod eras;
 mod issuer;
 mod listening;
 mod oidc;
+mod rows;
 mod streams;
 mod support;
 mod tls;

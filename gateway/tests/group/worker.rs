@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) go: Notify,
     /// Metadata of the last request.
     pub(crate) metadata: Mutex<MetadataMap>,
+    /// The last message, as it came.
+    pub(crate) last: Mutex<Bytes>,
     /// Sessions that listen.
     pub(crate) listeners: AtomicUsize,
 }
@@ -186,6 +188,7 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
 impl Mcp for Service {
     async fn call(&self, request: Request<JsonRpc>) -> Result<Response<JsonRpc>, Status> {
         *self.0.metadata.lock().unwrap() = request.metadata().clone();
+        *self.0.last.lock().unwrap() = request.get_ref().body.clone();
         let request: Value = serde_json::from_slice(&request.get_ref().body).unwrap();
         run(&self.0, &request)
             .await
@@ -205,6 +208,7 @@ impl Mcp for Service {
                 return;
             };
             let request: Value = serde_json::from_slice(&message.body).unwrap();
+            *state.last.lock().unwrap() = message.body;
             let talk = talk(&state, revision, &request, &out);
             tokio::select! {
                 () = talk => {}
