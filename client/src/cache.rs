@@ -9,23 +9,21 @@
 //! so is a failure to write.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ramen_mcp::model::Implementation;
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Fingerprint;
 use crate::list::Tool;
+use crate::replace::Change;
 
 /// What tells our file from another, and its layout from a later one.
 const FORMAT: &str = "ramen-mcp-cache/1";
 /// Largest file that is read.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
-/// How long a writer waits for another one.
-const LOCK: Duration = Duration::from_secs(2);
 
 /// The file. Cheap to clone; holds nothing open.
 #[derive(Clone, Debug)]
@@ -134,12 +132,7 @@ impl Cache {
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Entry>)) -> io::Result<()> {
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        std::fs::create_dir_all(folder)?;
-        let _lock = self.lock()?;
+        let file = Change::begin(&self.path)?;
         let mut servers = match self.read() {
             Ok(file) => file.servers,
             Err(Unreadable::Foreign) => {
@@ -153,38 +146,11 @@ impl Cache {
             }
         };
         change(&mut servers);
-        let file = File {
+        let content = File {
             format: FORMAT.to_owned(),
             servers,
         };
-        // Beside the target, so that putting it in place is one rename; made for the owner alone.
-        let mut new = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&mut new, &file)?;
-        new.flush()?;
-        new.as_file().sync_all()?;
-        new.persist(&self.path).map_err(|error| error.error)?;
-        Ok(())
-    }
-
-    /// Writers hold a lock on a file beside; the cache itself is replaced, so it cannot carry one.
-    fn lock(&self) -> io::Result<std::fs::File> {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".lock");
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
-        let started = Instant::now();
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(rustix::io::Errno::WOULDBLOCK) if started.elapsed() < LOCK => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        file.replace(|out| Ok(serde_json::to_writer(out, &content)?))
     }
 
     fn read(&self) -> Result<File, Unreadable> {

@@ -31,6 +31,7 @@ mod manager;
 pub mod oauth;
 mod peer;
 mod refusal;
+mod replace;
 mod transport;
 
 pub use backoff::BackoffPolicy;

@@ -101,21 +101,26 @@ impl SignIn {
     ) -> Result<Secret, ClientError> {
         let _alone = self.alone.lock().await;
         let challenge = Challenge::read(challenge.unwrap_or_default());
-        let kept = self.store.get(server);
-        if let Some(kept) = &kept
-            && used.is_some_and(|used| *used != kept.access)
-            && !kept.expired()
-        {
-            return Ok(kept.access.clone());
+        let mut kept = self.store.get(server);
+        if let Some(newer) = newer(kept.as_ref(), used) {
+            return Ok(newer);
         }
         // More rights need a person; everything else may be a token that ran out.
-        if status == 401
-            && let Some(kept) = &kept
-            && kept.refresh.is_some()
-        {
-            match flow::refresh(kept).await {
-                Ok(tokens) => return Ok(self.keep(server, &tokens)),
-                Err(why) => tracing::info!(why, "the sign-in cannot be renewed; a person is asked"),
+        if status == 401 && kept.as_ref().is_some_and(|kept| kept.refresh.is_some()) {
+            let _turn = self.store.turn().await;
+            // Another program may have had its turn meanwhile.
+            let before = kept.map(|kept| kept.access);
+            kept = self.store.get(server);
+            if let Some(newer) = newer(kept.as_ref(), before.as_ref()) {
+                return Ok(newer);
+            }
+            if let Some(kept) = kept.as_ref().filter(|kept| kept.refresh.is_some()) {
+                match flow::refresh(kept).await {
+                    Ok(tokens) => return Ok(self.keep(server, &tokens)),
+                    Err(why) => {
+                        tracing::info!(why, "the sign-in cannot be renewed; a person is asked");
+                    }
+                }
             }
         }
         let wanted = flow::Wanted {
@@ -139,4 +144,12 @@ impl SignIn {
         }
         access
     }
+}
+
+/// The token that is kept, when it is another one than that of before, and good.
+fn newer(kept: Option<&Tokens>, before: Option<&Secret>) -> Option<Secret> {
+    let kept = kept.filter(|kept| !kept.expired())?;
+    before
+        .is_some_and(|before| *before != kept.access)
+        .then(|| kept.access.clone())
 }

@@ -287,7 +287,7 @@ async fn a_server_whose_transport_dies_is_reconnected_with_backoff() {
 
 /// Down for ten minutes, then there: back within one longest wait. It never gives up.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_for_long_comes_back_within_one_longest_wait() {
+async fn net06_a_server_that_is_down_for_long_comes_back_within_one_longest_wait() {
     let world = World::new();
     let manager = world.manager(ManagerOptions::default());
     manager.start(servers(&["s"])).await;
@@ -310,7 +310,7 @@ async fn a_server_that_is_down_for_long_comes_back_within_one_longest_wait() {
 
 /// One that starts and dies at once, for ever: the attempts are as far apart as if it did not start.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_dies_after_each_start_is_bounded_by_backoff_until_it_lives() {
+async fn net06_a_server_that_dies_after_each_start_is_bounded_by_backoff_until_it_lives() {
     let world = World::new();
     let manager = world.manager(ManagerOptions::default());
     manager.start(servers(&["s"])).await;

@@ -1,18 +1,21 @@
 //! The file of tokens: for its owner alone, replaced as a whole.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ramen_redact::Secret;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::register::{Identity, Proof};
+use crate::replace::{self, Change};
 
 /// Largest file that is read.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
+/// How long another program may renew tokens before that is not waited for.
+const TURN: Duration = Duration::from_secs(30);
 /// Seconds before its end at which a token counts as over.
 const MARGIN: u64 = 30;
 
@@ -72,7 +75,12 @@ impl Store {
     }
 
     pub(super) fn get(&self, server: &Url) -> Option<Tokens> {
-        let written = self.read().remove(&key(server))?;
+        let mut all = self.read().unwrap_or_else(|error| {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "the file of sign-ins cannot be read");
+            BTreeMap::new()
+        });
+        let written = all.remove(&key(server))?;
         Some(Tokens {
             access: written.access_token.into(),
             refresh: written.refresh_token.map(Secret::from),
@@ -89,13 +97,16 @@ impl Store {
         })
     }
 
+    /// A turn at renewing tokens, while the result lives: a refresh token may be used once, and several programs of one
+    /// person keep theirs in this file. Without one after some time it is tried all the same.
+    pub(super) async fn turn(&self) -> Option<std::fs::File> {
+        replace::turn(&self.path, TURN).await
+    }
+
     pub(super) fn put(&self, server: &Url, tokens: &Tokens) -> io::Result<()> {
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        std::fs::create_dir_all(folder)?;
-        let mut all = self.read();
+        let file = Change::begin(&self.path)?;
+        // A file that cannot be read may be whole: it is not replaced by one with this sign-in alone.
+        let mut all = self.read()?;
         let plain = |secret: &Secret| secret.expose().clone();
         all.insert(
             key(server),
@@ -112,34 +123,25 @@ impl Store {
                 client_proof: tokens.identity.proof,
             },
         );
-        // Made with mode 0600, then put in place.
-        let mut new = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut new, &all)?;
-        new.flush()?;
-        new.as_file().sync_all()?;
-        new.persist(&self.path).map_err(|error| error.error)?;
-        Ok(())
+        file.replace(|out| Ok(serde_json::to_writer_pretty(out, &all)?))
     }
 
-    fn read(&self) -> BTreeMap<String, Written> {
+    /// What is kept; nothing when there is no file, or a torn one.
+    fn read(&self) -> io::Result<BTreeMap<String, Written>> {
         let mut text = String::new();
         let read = std::fs::File::open(&self.path)
             .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text));
         match read {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
-            Err(error) => {
-                let path = self.path.display();
-                tracing::warn!(%path, %error, "the file of sign-ins cannot be read");
-                return BTreeMap::new();
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(error) => return Err(error),
             Ok(_) => {}
         }
-        serde_json::from_str(&text).unwrap_or_else(|_| {
+        Ok(serde_json::from_str(&text).unwrap_or_else(|_| {
             // Its error might show a token.
             let path = self.path.display();
             tracing::warn!(%path, "the file of sign-ins is torn and ignored");
             BTreeMap::new()
-        })
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The schema cache: one file, keyed by name and fingerprint, whole at any time.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,7 +27,7 @@ fn cache(folder: &Path) -> Cache {
 }
 
 #[test]
-fn a_config_edit_invalidates_the_old_entry_rather_than_serving_stale_tools() {
+fn net11_a_config_edit_invalidates_the_old_entry_rather_than_serving_stale_tools() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(dir.path());
     cache.put("s", entry(&config("a"), &["one"])).unwrap();
@@ -44,12 +45,19 @@ fn the_cache_is_a_single_file_and_a_removed_server_leaves_none_behind() {
     }
     cache.retain(|name| name == "b").unwrap();
     assert_eq!(cache.entries().keys().collect::<Vec<_>>(), ["b"]);
-    let mut files: Vec<_> = std::fs::read_dir(cache.path().parent().unwrap())
+    assert_eq!(
+        names(cache.path().parent().unwrap()),
+        ["mcp-cache.json", "mcp-cache.json.lock"]
+    );
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    assert_eq!(files, ["mcp-cache.json", "mcp-cache.json.lock"]);
+    files
 }
 
 #[test]
@@ -67,7 +75,7 @@ fn the_cache_is_for_its_owner_alone() {
 
 /// Two writers and a reader: every read is whole, and no write is lost.
 #[test]
-fn a_save_is_atomic_and_writers_do_not_lose_each_others_entries() {
+fn net11_a_save_is_atomic_and_writers_do_not_lose_each_others_entries() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(dir.path());
     cache.put("first", entry(&config("x"), &["x"])).unwrap();
@@ -93,22 +101,54 @@ fn a_save_is_atomic_and_writers_do_not_lose_each_others_entries() {
     assert_eq!(cache.entries().len(), 51);
 }
 
-/// Writers that are killed at any time: what is there is whole, old or new.
+/// The name of the variable that makes the next test a writer that does not end.
+const WRITE: &str = "RAMEN_TEST_CACHE";
+const KILLED: &str = "cache::net11_a_writer_that_is_killed_leaves_the_old_or_the_new_file";
+
+/// A process that does nothing but write is killed, in whatever it does at that moment.
 #[test]
-fn a_writer_that_dies_leaves_the_old_or_the_new_file() {
+fn net11_a_writer_that_is_killed_leaves_the_old_or_the_new_file() {
+    if let Some(path) = std::env::var_os(WRITE) {
+        let cache = Cache::new(path);
+        for n in 0_u64.. {
+            let config = config(&n.to_string());
+            cache.put("s", entry(&config, &["one"; 40])).unwrap();
+        }
+    }
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(dir.path());
-    cache.put("s", entry(&config("a"), &["one"])).unwrap();
-    // What a writer that died between its steps leaves: a half-written file beside, and the lock file.
-    std::fs::write(dir.path().join(".tmpHalf"), "{\"format\":\"ramen-mcp-c").unwrap();
-    std::fs::write(dir.path().join("mcp-cache.json.lock"), "").unwrap();
-    assert!(cache.get("s", &config("a").fingerprint()).is_some());
-    cache.put("t", entry(&config("b"), &["two"])).unwrap();
-    assert_eq!(cache.entries().len(), 2);
+    cache.put("mine", entry(&config("a"), &["one"])).unwrap();
+    for round in 0..12_u32 {
+        let mut writer = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", KILLED])
+            .env(WRITE, cache.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let written = || std::fs::metadata(cache.path()).unwrap().ino();
+        let before = written();
+        while written() == before {
+            assert!(writer.try_wait().unwrap().is_none(), "it does not write");
+        }
+        // At another moment of its round each time.
+        for _ in 0..round * 400 {
+            std::hint::black_box(written());
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let text = std::fs::read_to_string(cache.path()).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).expect("whole at any time");
+        assert!(cache.get("mine", &config("a").fingerprint()).is_some());
+        assert!(cache.entries()["s"].tools.len() == 40);
+    }
+    // Nothing of the dead is in the way of the living, or left for ever.
+    cache.put("mine", entry(&config("b"), &["two"])).unwrap();
+    assert_eq!(cache.entries()["mine"].tools[0].name, "two");
+    assert_eq!(names(dir.path()), ["mcp-cache.json", "mcp-cache.json.lock"]);
 }
 
 #[test]
-fn a_torn_file_is_ignored_with_a_warning_and_replaced() {
+fn net11_a_torn_file_is_ignored_with_a_warning_and_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(dir.path());
     cache.put("s", entry(&config("a"), &["one"])).unwrap();

@@ -222,7 +222,7 @@ async fn progress_reaches_who_asked_for_it_and_nobody_else() {
 
 /// python-sdk#1795: `"0"` is not `0`.
 #[tokio::test]
-async fn an_answer_with_anothers_id_is_not_taken_and_warned_of() {
+async fn env02_an_answer_with_anothers_id_is_not_taken_and_warned_of() {
     let log = Log::default();
     let _guard = log.start();
     let (client, _server) = legacy_client(|message, out| {
@@ -250,65 +250,6 @@ async fn an_answer_with_anothers_id_is_not_taken_and_warned_of() {
         "{}",
         log.text()
     );
-}
-
-#[tokio::test]
-async fn lines_that_are_no_messages_are_skipped_and_warnings_of_them_are_bounded() {
-    let log = Log::default();
-    let _guard = log.start();
-    let (client, _server) = legacy_client(|message, out| {
-        if message["method"] == "tools/call" {
-            out.raw(b"\xff\xfe\n".to_vec());
-            for n in 0..500 {
-                out.raw(format!("listening on port {n}\n"));
-                out.raw("{\"half\": \n");
-                out.raw("[1]\n\n");
-            }
-            out.result(
-                message,
-                &json!({"content": [{"type": "text", "text": "still here"}]}),
-            );
-        }
-    })
-    .await;
-    assert_eq!(call(&client).await.unwrap(), "still here");
-    assert_eq!(log.text().matches("skipped what a server sent").count(), 10);
-}
-
-/// One 5 MiB answer, and one that is too large: that call fails, the next one works.
-#[tokio::test]
-async fn a_large_answer_arrives_whole_and_a_too_large_one_fails_its_own_call_only() {
-    let tools = json!([tool("one")]);
-    let (client, _server) = connect_with(
-        move |message, out| {
-            if !legacy(message, out, &tools) && message["method"] == "tools/call" {
-                let size = message["params"]["arguments"]["size"].as_u64().unwrap();
-                let text = "x".repeat(usize::try_from(size).unwrap());
-                out.result(
-                    message,
-                    &json!({"content": [{"type": "text", "text": text}]}),
-                );
-            }
-        },
-        EraChoice::Legacy,
-        limits(|limits| limits.message = 6 * 1024 * 1024),
-    )
-    .await
-    .unwrap();
-    let sized = |size: usize| Json::from(&json!({ "size": size }));
-    let text = soon(client.call_tool("one", &sized(5 << 20)))
-        .await
-        .unwrap();
-    assert_eq!(text.len(), 5 << 20);
-    let error = soon(client.call_tool("one", &sized(7 << 20)))
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ClientError::TooLarge { .. }), "{error}");
-    assert_eq!(soon(client.call_tool("one", &sized(1))).await.unwrap(), "x");
-    let error = soon(client.call_tool("one", &Json::from(&json!({"size": "x".repeat(7 << 20)}))))
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ClientError::TooLarge { .. }), "{error}");
 }
 
 #[tokio::test]

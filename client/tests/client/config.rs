@@ -203,7 +203,7 @@ fn an_env_file_is_read_and_the_entry_itself_wins() {
 
 /// One broken entry in a configuration must never stop the others.
 #[test]
-fn one_broken_entry_never_stops_the_others_and_is_named_with_its_file() {
+fn net12_one_broken_entry_never_stops_the_others_and_is_named_with_its_file() {
     for (entry, part) in [
         (
             r#"{"command": "x", "url": "http://h"}"#,
@@ -264,7 +264,7 @@ fn one_broken_entry_never_stops_the_others_and_is_named_with_its_file() {
 }
 
 #[test]
-fn a_broken_file_is_a_fault_and_the_other_file_is_read() {
+fn net12_a_broken_file_is_a_fault_and_the_other_file_is_read() {
     for broken in [
         "{",
         "[]",

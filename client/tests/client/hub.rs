@@ -241,7 +241,7 @@ async fn tools_of_many_servers_are_one_list_and_calls_find_their_server() {
 }
 
 #[tokio::test]
-async fn definitions_pass_through_unchanged_but_for_their_name() {
+async fn net15_definitions_pass_through_unchanged_but_for_their_name() {
     let a = server("a").await;
     let hub = hub(&[("a", &a)], Naming::Prefixed).await;
     let mut caller = Caller::new(&hub, true).await;

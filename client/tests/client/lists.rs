@@ -34,7 +34,7 @@ async fn a_list_is_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_its_cursor_is_stopped() {
+async fn net04_a_server_that_repeats_its_cursor_is_stopped() {
     let (client, server) = legacy_client(|message, out| {
         if message["method"] == "prompts/list" {
             out.result(message, &json!({"prompts": [], "nextCursor": "again"}));
@@ -179,7 +179,7 @@ async fn tools_can_be_read_while_a_refresh_is_in_progress() {
 
 /// A thousand notifications within a second.
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_list_changed_costs_few_requests_and_ends_with_the_right_list() {
+async fn net13_a_flood_of_list_changed_costs_few_requests_and_ends_with_the_right_list() {
     let count = Arc::new(AtomicUsize::new(0));
     let listed = Arc::clone(&count);
     let (client, server) = connect(move |message, out| {

@@ -8,6 +8,7 @@ mod config;
 mod connect;
 mod http;
 mod hub;
+mod lines;
 mod lists;
 mod oauth;
 mod stdio;

@@ -255,6 +255,32 @@ async fn a_token_that_ran_out_is_renewed_without_a_person() {
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
+/// Each client is a program of its own: they share nothing but the file.
+#[tokio::test]
+async fn programs_that_share_a_sign_in_renew_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World {
+        refreshable: true,
+        ..World::default()
+    };
+    let asked = Arc::default();
+    let http = world.serve().await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let sign_in = world.sign_in(dir.path(), &asked);
+        clients.push(connect(&http, sign_in).await.unwrap());
+    }
+    world.good.store(41, Ordering::SeqCst);
+    let answers = futures::future::join_all(clients.iter().map(call)).await;
+    assert!(answers.iter().all(|answer| answer == "in"), "{answers:?}");
+    let renewed = at(&http, "/as/token");
+    let renewed = renewed
+        .iter()
+        .filter(|seen| field(seen, "grant_type") == "refresh_token");
+    assert_eq!(renewed.count(), 1);
+    assert_eq!(asked.lock().unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn calls_that_need_another_right_ask_for_it_beside_those_of_before() {
     let dir = tempfile::tempdir().unwrap();

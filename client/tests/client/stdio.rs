@@ -164,7 +164,7 @@ async fn a_flood_of_stderr_does_not_block_the_program_and_is_bounded() {
 }
 
 #[tokio::test]
-async fn done_closes_when_the_process_dies_and_the_pending_call_fails() {
+async fn net05_done_closes_when_the_process_dies_and_the_pending_call_fails() {
     let client = connect(&server("kill -9 $$")).await.unwrap();
     let error = call(&client).await.unwrap_err();
     assert!(error.to_string().contains("signal: 9"), "{error}");
@@ -172,7 +172,7 @@ async fn done_closes_when_the_process_dies_and_the_pending_call_fails() {
 }
 
 #[tokio::test]
-async fn done_closes_between_calls_too_even_when_a_grandchild_holds_stdout() {
+async fn net05_done_closes_between_calls_too_even_when_a_grandchild_holds_stdout() {
     // The grandchild inherits stdout and lives on: without a look at the process nobody would notice its end.
     let config = server(&format!("sleep 600 & TEXT=\"$$ $!\"; {ANSWER}"));
     let client = connect(&config).await.unwrap();
