@@ -125,7 +125,7 @@ impl Metrics {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "requests",
-            "Requests to groups by how they ended (ok, error, invalid, refused, unavailable, deadline, exhausted, lost, bad_worker, stream, cancelled)",
+            "Requests to groups by how they ended (ok, error, invalid, refused, unavailable, deadline, exhausted, lost, bad_worker, stream, listening, cancelled)",
             self.requests.clone(),
         );
         registry.register_with_unit(

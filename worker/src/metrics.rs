@@ -107,7 +107,7 @@ impl Metrics {
         let sessions = Gauge::default();
         registry.register(
             "calls",
-            "Calls of tools and resources by how they ended",
+            "Calls of tools and resources by how they ended (ok, tool_error, deadline, cancelled, host_lost, bad_transport)",
             calls.clone(),
         );
         registry.register_with_unit(
@@ -118,17 +118,17 @@ impl Metrics {
         );
         registry.register(
             "gate_refusals",
-            "Calls turned away by the gate",
+            "Calls turned away by the gate (no_key, wrong_key, address, full)",
             refusals.clone(),
         );
         registry.register(
             "host_restarts",
-            "Host processes that were replaced",
+            "Host processes that were replaced, by why the old one ended (exited, signal, channel, overdue, memory, recycled, load)",
             restarts.clone(),
         );
         registry.register(
             "reloads",
-            "Revisions that were loaded, or were not",
+            "Revisions that were to be loaded (ok, refused)",
             reloads.clone(),
         );
         registry.register("in_flight", "Calls in flight", in_flight.clone());
@@ -187,17 +187,9 @@ impl Metrics {
     }
 
     pub(crate) fn restarted(&self, death: &Death) {
-        let cause = match death {
-            Death::Exited(_) => "exited",
-            Death::Signalled(_) => "signal",
-            Death::Channel(_) => "channel",
-            Death::Ended(EndCause::Overdue) => "overdue",
-            Death::Ended(EndCause::Memory) => "memory",
-            Death::Ended(EndCause::Recycled) => "recycled",
-            Death::Ended(EndCause::Load) => "load",
-            Death::Ended(EndCause::Retired) => return,
-        };
-        self.restarts.get_or_create(&ByCause { cause }).inc();
+        if let Some(cause) = cause(death) {
+            self.restarts.get_or_create(&ByCause { cause }).inc();
+        }
     }
 
     pub(crate) fn reloaded(&self, ok: bool) {
@@ -216,6 +208,20 @@ impl Metrics {
         let _ = encode(&mut text, &self.registry);
         text
     }
+}
+
+/// Why a host was replaced; `None`: it was not.
+fn cause(death: &Death) -> Option<&'static str> {
+    Some(match death {
+        Death::Exited(_) => "exited",
+        Death::Signalled(_) => "signal",
+        Death::Channel(_) => "channel",
+        Death::Ended(EndCause::Overdue) => "overdue",
+        Death::Ended(EndCause::Memory) => "memory",
+        Death::Ended(EndCause::Recycled) => "recycled",
+        Death::Ended(EndCause::Load) => "load",
+        Death::Ended(EndCause::Retired) => return None,
+    })
 }
 
 #[cfg(test)]
@@ -244,5 +250,30 @@ mod tests {
             assert!(text.contains(line), "{line} in\n{text}");
         }
         assert!(!text.contains("retired"));
+    }
+
+    #[test]
+    fn every_value_of_a_label_stands_in_the_help() {
+        let text = Metrics::new().text(0, 0, 0);
+        let listed = |metric: &str| {
+            let start = format!("# HELP {metric} ");
+            let help = text.lines().find(|line| line.starts_with(&start)).unwrap();
+            help.split(['(', ')']).nth(1).unwrap().to_owned()
+        };
+        let outcomes = CallOutcome::ALL.map(CallOutcome::label);
+        assert_eq!(listed("ramen_calls"), outcomes.join(", "));
+        let reasons = Refusal::ALL.map(Refusal::label);
+        assert_eq!(listed("ramen_gate_refusals"), reasons.join(", "));
+        let deaths = [
+            Death::Exited(0),
+            Death::Signalled(9),
+            Death::Channel("x".into()),
+            Death::Ended(EndCause::Overdue),
+            Death::Ended(EndCause::Memory),
+            Death::Ended(EndCause::Recycled),
+            Death::Ended(EndCause::Load),
+        ];
+        let causes: Vec<_> = deaths.iter().filter_map(cause).collect();
+        assert_eq!(listed("ramen_host_restarts"), causes.join(", "));
     }
 }

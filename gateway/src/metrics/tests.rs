@@ -71,6 +71,15 @@ fn a_request_counts_under_its_group_era_and_outcome() {
 }
 
 #[test]
+fn every_outcome_of_a_request_stands_in_its_help() {
+    let text = Metrics::default().text(&groups(0..0));
+    let help = lines(&text, "# HELP ramen_gateway_requests ")[0];
+    let listed = help.split(['(', ')']).nth(1).unwrap();
+    let listed: Vec<_> = listed.split(", ").collect();
+    assert_eq!(listed, Outcome::ALL.map(Outcome::label));
+}
+
+#[test]
 fn what_an_answer_cannot_show_travels_with_it() {
     let metrics = Arc::<Metrics>::default();
     for (code, lost, outcome) in [

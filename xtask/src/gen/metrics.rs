@@ -27,7 +27,7 @@ const SOURCES: &[(&str, &str, &str)] = &[
     ),
 ];
 const HEAD: &str = "# Metrics\n\n<!-- Written by `cargo xtask gen` from the metrics.rs of each program. Do not edit. -->\n\n\
-Text of OpenMetrics at `/metrics`. No label has a value that a caller chose, and none that a group chose but its name: `group` is the namespace/name of a group that is served, of at most 1,000 of them, the others count as `other`. The chart brings rules for alerts and a dashboard.\n";
+Text of OpenMetrics at `/metrics`. No label has a value that a caller chose, and none that a group chose but its name: `group` is the namespace/name of a group that is served, of at most 1,000 of them, the others count as `other`, and requests for one that is not served as `unknown`. The chart brings rules for alerts and a dashboard.\n";
 
 pub(crate) fn page() -> anyhow::Result<String> {
     let mut page = HEAD.to_owned();
