@@ -255,3 +255,30 @@ async fn unknown_methods_are_behind_the_gate_too() {
         .await;
     assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
 }
+
+#[tokio::test]
+async fn reflection_is_offered_when_it_is_asked_for_and_to_callers_alone() {
+    let ask = async |running: &crate::harness::Running, key: Option<&str>| {
+        let mut client = tonic::client::Grpc::new(running.channel().await);
+        client.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<StatusRequest, StatusRequest>::default();
+        let path = http::uri::PathAndQuery::from_static(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        );
+        let mut request = tonic::Request::new(tokio_stream::empty::<StatusRequest>());
+        if let Some(key) = key {
+            let value = format!("Bearer {key}").parse().unwrap();
+            request.metadata_mut().insert("authorization", value);
+        }
+        let answer = client.streaming(request, path, codec).await;
+        answer.map(drop).map_err(|status| status.code())
+    };
+    let off = setup().start().await;
+    assert_eq!(ask(&off, Some(KEY)).await, Err(Code::Unimplemented));
+    let on = setup()
+        .with(|args| args.reflection = "1".into())
+        .start()
+        .await;
+    assert_eq!(ask(&on, Some(KEY)).await, Ok(()));
+    assert_eq!(ask(&on, None).await, Err(Code::Unauthenticated));
+}

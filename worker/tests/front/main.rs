@@ -16,6 +16,7 @@ mod process;
 mod reload;
 mod session;
 mod tls;
+mod traces;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

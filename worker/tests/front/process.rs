@@ -10,18 +10,28 @@ use tokio::process::{Child, Command};
 use crate::harness::{Client, KEY, connect, eventually};
 use crate::{group, scripted_hosts};
 
-struct Program {
-    child: Child,
+pub(crate) struct Program {
+    pub(crate) child: Child,
     grpc: std::net::SocketAddr,
     dir: tempfile::TempDir,
 }
 
 impl Program {
     async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// One with more variables.
+    pub(crate) async fn start_with(variables: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("keys"), KEY).unwrap();
         let desired = group(&["echo", "pid", "seen"])
             .scripted_with("slow", "until_interrupted", &json!({"timeout_seconds": 1}))
+            .scripted_with(
+                "note",
+                "echo",
+                &json!({"input": {"text": {"type": "string"}}}),
+            )
             .publish(&dir.path().join("store"), "one")
             .await;
         std::fs::write(
@@ -46,6 +56,7 @@ impl Program {
             .env("RAMEN_DESIRED", dir.path().join("desired"))
             .env("RAMEN_HOST_DIR", scripted_hosts())
             .env("RAMEN_ADDRESS_FILE", &addresses)
+            .envs(variables.iter().copied())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
@@ -59,7 +70,7 @@ impl Program {
         Self { child, grpc, dir }
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let client = Client::new(connect(self.grpc).await, Some(KEY));
         eventually("it serves", async || {
             client.try_tool("echo", json!({})).await.ok()
@@ -68,7 +79,7 @@ impl Program {
         client
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
     }
