@@ -329,7 +329,12 @@ mod tests {
             "ssh://h/",
             "https://",
         ] {
-            assert!(GitUrl::parse(text).is_err(), "{text:?}");
+            let error = GitUrl::parse(text).expect_err(text);
+            assert_eq!(
+                error.reason(),
+                ramen_group::Reason::SourceInvalid,
+                "{text:?}"
+            );
         }
     }
 }

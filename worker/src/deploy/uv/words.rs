@@ -174,6 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_is_the_installers_failure_in_its_own_words() {
+        let fault = explain("warning: x\nerror: Failed to build `a`\n  cause: exit status: 1\n");
+        assert_eq!(
+            (fault.reason, fault.message.as_str()),
+            (Reason::InstallFailed, "Failed to build `a`: exit status: 1")
+        );
+        let silent = explain("\n");
+        assert_eq!(silent.reason, Reason::InstallFailed);
+        assert_eq!(silent.message, "the installer failed without a word");
+    }
+
+    #[test]
     fn a_full_disk_is_called_so() {
         let fault = explain(
             "error: Failed to install: x\n  cause: No space left on device (os error 28)\n",
