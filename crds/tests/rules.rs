@@ -207,13 +207,14 @@ fn every_rule_takes_what_is_good_and_refuses_what_is_bad_with_its_message() {
 }
 
 #[test]
-fn ops02_names_that_no_service_can_have_are_refused_at_apply() {
+fn ops01_ops02_names_that_no_service_can_have_are_refused_at_apply() {
     let most = "a".repeat(40);
     for good in ["a", "calc", "team-a-1", &most] {
         assert!(messages(good, &[]).is_empty(), "{good}");
     }
-    let long = "a".repeat(41);
-    for bad in ["team.a", "1team", "a--b", "a-", &long] {
+    // No name of a child is ever cut, so two long ones cannot meet.
+    let (long, longer) = ("a".repeat(41), "a".repeat(70));
+    for bad in ["team.a", "1team", "a--b", "a-", &long, &longer] {
         let said = messages(bad, &[]);
         assert!(
             said.iter().any(|said| said.contains(rules::NAME.1)),

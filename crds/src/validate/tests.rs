@@ -95,6 +95,41 @@ fn all_faults_are_named_with_their_fields() {
     );
 }
 
+/// As a worker judges them, word by word: the operator has the same parser.
+#[test]
+fn sec03_to_sec06_ranges_are_judged_as_a_worker_judges_them() {
+    let mut group = minimal("");
+    let mut judged = |ranges: &[&str]| {
+        let ranges = ranges.iter().map(ToString::to_string);
+        group.spec.network.allowed_cidrs = ranges.collect();
+        validate(&group).map(|validated| validated.allowed.to_string())
+    };
+    let good = [" 10.0.0.0/8 ", "192.168.0.0/16", "203.0.113.7", "2001:db8::1"];
+    assert_eq!(
+        judged(&good).unwrap(),
+        "10.0.0.0/8,192.168.0.0/16,203.0.113.7/32,2001:db8::1/128"
+    );
+    for bad in [
+        "192.0.2.1/24",
+        "::ffff:0:0/96",
+        "::ffff:10.0.0.0/104",
+        "10.0.0.0/ 24",
+        "10.0.0.0/+24",
+        "010.0.0.0/8",
+        "",
+    ] {
+        let faults = judged(&["10.0.0.0/8", bad]).unwrap_err();
+        let [fault] = faults.as_slice() else {
+            panic!("{bad}: {faults:?}");
+        };
+        let worker = bad.parse::<ramen_group::Cidr>().unwrap_err().to_string();
+        assert_eq!(
+            fault.to_string(),
+            format!("spec.network.allowedCIDRs[1]: {worker}")
+        );
+    }
+}
+
 #[test]
 fn an_empty_list_of_ranges_lets_nobody_in_and_is_refused() {
     let mut group = minimal("");
