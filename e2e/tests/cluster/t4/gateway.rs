@@ -33,7 +33,7 @@ const CALLERS: usize = 8;
 /// Calls that must go through between two events.
 const SOME: usize = 60;
 
-fn two() -> Value {
+pub(super) fn two() -> Value {
     json!({ "gateway": { "enabled": true, "replicas": 2, "log": "info,ramen_gateway=debug" } })
 }
 
@@ -52,7 +52,7 @@ async fn gateways(namespace: &Namespace) -> anyhow::Result<Vec<(String, String)>
 }
 
 /// Waits for two that are ready.
-async fn both(namespace: &Namespace) -> anyhow::Result<Vec<String>> {
+pub(super) async fn both(namespace: &Namespace) -> anyhow::Result<Vec<String>> {
     comes_true("two gateways are ready", async || {
         Ok(gateways(namespace).await?.len() == 2)
     })
@@ -61,11 +61,24 @@ async fn both(namespace: &Namespace) -> anyhow::Result<Vec<String>> {
     Ok(found.into_iter().map(|(_, url)| url).collect())
 }
 
+/// Waits until each of the gateways answers for the group.
+pub(super) async fn each_answers(caller: &HttpCaller, urls: &[String]) -> anyhow::Result<()> {
+    for url in urls {
+        comes_true("each gateway knows the group", async || {
+            let arguments = json!({ "name": "Ana" });
+            let answer = caller.at(url).tool("greet", arguments).await;
+            Ok(answer == Ok("one greets Ana".to_owned()))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 /// How one call went: its number, the gateway that got it, the answer.
-type Ended = (usize, String, Result<String, HttpRefusal>);
+pub(super) type Ended = (usize, String, Result<String, HttpRefusal>);
 
 /// Callers who go round the gateways, call after call, each with an argument of its own.
-struct Round {
+pub(super) struct Round {
     urls: Arc<RwLock<Vec<String>>>,
     ended: Arc<Mutex<Vec<Ended>>>,
     stop: Arc<AtomicBool>,
@@ -73,7 +86,7 @@ struct Round {
 }
 
 impl Round {
-    fn start(caller: &HttpCaller, urls: Vec<String>) -> Self {
+    pub(super) fn start(caller: &HttpCaller, urls: Vec<String>) -> Self {
         let urls = Arc::new(RwLock::new(urls));
         let ended = Arc::<Mutex<Vec<Ended>>>::default();
         let (stop, turn) = (
@@ -114,7 +127,7 @@ impl Round {
     }
 
     /// Waits until so many more have gone well.
-    async fn goes_on(&self) -> anyhow::Result<()> {
+    pub(super) async fn goes_on(&self) -> anyhow::Result<()> {
         let well = || {
             let all = self.so_far();
             all.iter().filter(|(.., answer)| answer.is_ok()).count()
@@ -128,7 +141,7 @@ impl Round {
         *self.urls.write().unwrap_or_else(PoisonError::into_inner) = urls;
     }
 
-    async fn stop(self) -> Vec<Ended> {
+    pub(super) async fn stop(self) -> Vec<Ended> {
         self.stop.store(true, Ordering::Relaxed);
         self.tasks.join_all().await;
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +150,7 @@ impl Round {
 }
 
 /// What was answered is the answer to what was asked; gives what was not answered.
-fn failures(ended: &[Ended]) -> anyhow::Result<Vec<&Ended>> {
+pub(super) fn failures(ended: &[Ended]) -> anyhow::Result<Vec<&Ended>> {
     for (n, url, answer) in ended {
         if let Ok(text) = answer {
             ensure!(
@@ -173,14 +186,7 @@ async fn a_worker_and_a_gateway_that_are_killed_under_load_take_only_calls_in_fl
         let urls = both(&namespace).await?;
         let key = group.key().await?;
         let caller = HttpCaller::new(&urls[0], &namespace.name, "library", &key);
-        for url in &urls {
-            comes_true("each gateway knows the group", async || {
-                let arguments = json!({ "name": "Ana" });
-                let answer = caller.at(url).tool("greet", arguments).await;
-                Ok(answer == Ok("one greets Ana".to_owned()))
-            })
-            .await?;
-        }
+        each_answers(&caller, &urls).await?;
 
         let round = Round::start(&caller, urls.clone());
         round.goes_on().await?;

@@ -99,10 +99,12 @@ async fn helm_install_then_apply_then_every_replica_answers() {
 
 /// What a tool finds around it.
 const LOOK: &str = "
-import os, pathlib
+import getpass, os, pathlib
 
 def look():
     found = []
+    # An account without an entry in passwd, and a home all the same.
+    pathlib.Path.home().joinpath('written').write_text(getpass.getuser())
     for place in ['/var/run/secrets/kubernetes.io', '/run/secrets/kubernetes.io']:
         if os.path.exists(place):
             found.append(place)
@@ -116,17 +118,41 @@ def look():
     return f'{os.getuid()}:{os.getgid()} {found}'
 ";
 
+/// What ends the process that runs it.
+const DIE: &str = "
+import os
+
+def die():
+    os._exit(9)
+";
+
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn sec_pods_are_restricted_and_hold_no_token() {
+async fn sec_pkg10_run04_pods_are_restricted_hold_no_token_and_outlive_their_code() {
     with_temp_ns(Tier::T4, async |namespace| {
         Release::install(&namespace, json!({})).await?;
         let git = GitHost::http()?;
-        let commit = git.push(&tool("look", &json!({}), LOOK))?;
+        let files = [("look", LOOK), ("die", DIE)]
+            .map(|(name, source)| tool(name, &json!({}), source))
+            .concat();
+        let commit = git.push(&files)?;
         let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 1)).await?;
         group.serves(&commit).await?;
         let (_, caller) = group.callers().await?.remove(0);
         assert_eq!(caller.tool("look", json!({})).await?, "65532:65532 []");
+        // A process of the code that ends takes its own call along, and the pod serves on.
+        let died = caller.tool("die", json!({})).await.unwrap_err();
+        assert!(
+            matches!(died, Refusal::Status(Code::Unavailable, _)),
+            "{died}"
+        );
+        assert_eq!(caller.tool("look", json!({})).await?, "65532:65532 []");
+        for pod in group.pods().await? {
+            let statuses = pod.status.and_then(|status| status.container_statuses);
+            for container in statuses.into_iter().flatten() {
+                assert_eq!(container.restart_count, 0, "{container:?}");
+            }
+        }
 
         // The namespace enforces `restricted`: that all of these are there says that they were admitted.
         let pods = namespace.api::<Pod>().list(&ListParams::default()).await?;
@@ -174,7 +200,7 @@ where
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn what_is_deleted_leaves_nothing_and_uninstalling_leaves_the_kind_and_what_serves() {
+async fn ops04_what_is_deleted_leaves_nothing_and_uninstalling_leaves_the_kind_and_what_serves() {
     with_temp_ns(Tier::T4, async |namespace| {
         let release = Release::install(&namespace, json!({})).await?;
         let git = GitHost::http()?;

@@ -38,7 +38,7 @@ async fn refused(agent: &Agent, host: &str, port: u16) -> anyhow::Result<bool> {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_worker_lets_in_allowed_addresses_and_probes_and_refuses_strangers() {
+async fn sec10_a_worker_lets_in_allowed_addresses_and_probes_and_refuses_strangers() {
     with_temp_ns(Tier::T4, async |namespace| {
         Release::install(&namespace, json!({})).await?;
         let friend = Agent::start(&namespace, "friend").await?;

@@ -9,13 +9,13 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use ramen_e2e::{
-    Caller, GRPC, GitHost, Group, Load, Refusal, Release, Tier, available, gone, name_image,
-    with_temp_ns,
+    Caller, GRPC, GitHost, Group, HttpCaller, Load, Refusal, Release, Tier, available, gone,
+    name_image, with_temp_ns,
 };
 use serde_json::json;
 use tonic::Code;
 
-use super::{greeting, volume::Volume};
+use super::{gateway, greeting, volume::Volume};
 
 async fn uids(group: &Group) -> anyhow::Result<Vec<Option<String>>> {
     Ok(group.pods().await?.iter().map(ResourceExt::uid).collect())
@@ -130,16 +130,22 @@ async fn an_upgrade_of_the_operator_rolls_no_worker_and_loses_no_call() {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn another_worker_image_rolls_the_pods_with_what_was_deployed_with_it() {
+async fn ops13_another_worker_image_rolls_the_pods_with_what_was_deployed_with_it_and_loses_no_call()
+ {
     with_temp_ns(Tier::T4, async |namespace| {
         let other = "localhost/ramen-worker:other";
         name_image(Release::WORKER, other)?;
-        Release::install(&namespace, json!({})).await?;
+        Release::install(&namespace, gateway::two()).await?;
         let git = GitHost::http()?;
         let commit = git.push(&greeting("one"))?;
         let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 2)).await?;
         group.serves(&commit).await?;
         let before = uids(&group).await?;
+        let urls = gateway::both(&namespace).await?;
+        let caller = HttpCaller::new("", &namespace.name, "library", &group.key().await?);
+        gateway::each_answers(&caller, &urls).await?;
+        let round = gateway::Round::start(&caller, urls);
+        round.goes_on().await?;
         group.patch(json!({ "worker": { "image": other } })).await?;
         let rolled = |deployment: Option<&Deployment>| {
             let template =
@@ -166,6 +172,16 @@ async fn another_worker_image_rolls_the_pods_with_what_was_deployed_with_it() {
                 "one greets Ana"
             );
         }
+        // Callers never noticed: pods that end say so on their connections, and answer what they have begun.
+        round.goes_on().await?;
+        let ended = round.stop().await;
+        let lost = gateway::failures(&ended)?;
+        ensure!(
+            lost.is_empty(),
+            "{} of {}: {lost:?}",
+            lost.len(),
+            ended.len()
+        );
         Ok(())
     })
     .await;

@@ -137,13 +137,13 @@ async fn admit_pods(rig: &Rig) -> anyhow::Result<()> {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_quota_of_no_pods_is_told_and_what_serves_goes_on() {
+async fn ops06_a_quota_of_no_pods_is_told_and_what_serves_goes_on() {
     rig::on_paper(async |rig| is_told(rig, "exceeded quota: none").await).await;
 }
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_refusal_of_pod_security_is_told_and_what_serves_goes_on() {
+async fn ops05_a_refusal_of_pod_security_is_told_and_what_serves_goes_on() {
     rig::on_paper(async |rig| {
         let words = "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false";
         let outcome = is_told(rig, words).await;
@@ -156,7 +156,7 @@ async fn a_refusal_of_pod_security_is_told_and_what_serves_goes_on() {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
+async fn ops10_a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
     // By the text of the revision: the first try of each dies, but for the first revision.
     let tries = std::sync::Mutex::new(std::collections::HashMap::<String, u32>::new());
     let paper = Paper::new(move |deploy| {

@@ -19,7 +19,7 @@ use super::{
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn conflicts_refusals_and_lost_answers_end_in_the_same_group() {
+async fn ops14_conflicts_refusals_and_lost_answers_end_in_the_same_group() {
     rig::on_paper(async |rig| {
         let (first, commit) = rig.live("zz-first").await?;
         let wanted = children(&first).await?;
@@ -62,7 +62,7 @@ async fn conflicts_refusals_and_lost_answers_end_in_the_same_group() {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_server_that_refuses_everything_is_not_asked_in_a_hot_loop() {
+async fn ops14_a_server_that_refuses_everything_is_not_asked_in_a_hot_loop() {
     rig::on_paper(async |rig| {
         let (group, _) = rig.live("soup").await?;
         rig.proxy.script(|_| Some(Fault::internal()));
@@ -92,7 +92,7 @@ async fn a_server_that_refuses_everything_is_not_asked_in_a_hot_loop() {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn watches_that_are_cut_or_too_old_begin_anew_without_harm() {
+async fn ops14_watches_that_are_cut_or_too_old_begin_anew_without_harm() {
     rig::on_paper(async |rig| {
         let (group, _) = rig.live("soup").await?;
         let before = children(&group).await?;

@@ -47,7 +47,7 @@ fn freeze_at(rig: &Rig, n: usize) {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_new_group_comes_up_whatever_write_the_operator_is_killed_after() {
+async fn ops12_a_new_group_comes_up_whatever_write_the_operator_is_killed_after() {
     rig::on_paper(async |rig| {
         let (first, commit) = rig.live("zz-first").await?;
         let wanted = children(&first).await?;
@@ -72,7 +72,7 @@ async fn a_new_group_comes_up_whatever_write_the_operator_is_killed_after() {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_push_comes_into_service_whatever_write_the_operator_is_killed_after() {
+async fn ops12_a_push_comes_into_service_whatever_write_the_operator_is_killed_after() {
     rig::on_paper(async |rig| {
         let (group, _) = rig.live("zz-first").await?;
         for n in 1.. {

@@ -23,7 +23,7 @@ use super::{
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_run_that_finds_everything_as_it_should_be_writes_nothing() {
+async fn ops03_a_run_that_finds_everything_as_it_should_be_writes_nothing() {
     rig::on_paper(async |rig| {
         let (group, _) = rig.live("soup").await?;
         // Events are sent beside the run that they tell of.
@@ -142,7 +142,7 @@ async fn names(group: &Group) -> anyhow::Result<Vec<String>> {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn an_image_that_changes_during_a_deploy_is_deployed_by_a_job_of_its_own() {
+async fn ops09_an_image_that_changes_during_a_deploy_is_deployed_by_a_job_of_its_own() {
     // What is deployed with the first image never ends.
     let paper = Paper::new(|deploy| match deploy.image.as_str() {
         "localhost/worker:a" => Outcome::Hang,

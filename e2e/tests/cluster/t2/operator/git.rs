@@ -154,7 +154,7 @@ async fn a_host_that_misbehaves_is_given_up_on_and_stops_nobody_else() {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_branch_that_goes_away_comes_back_and_is_forced_back_is_followed() {
+async fn git01_a_branch_that_goes_away_comes_back_and_is_forced_back_is_followed() {
     rig::on_paper(async |rig| {
         let (group, first) = rig.live("soup").await?;
         let second = rig.push("two")?;
@@ -182,7 +182,7 @@ async fn a_branch_that_goes_away_comes_back_and_is_forced_back_is_followed() {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn without_a_ref_the_default_branch_is_followed_also_when_it_gets_another_name() {
+async fn git02_without_a_ref_the_default_branch_is_followed_also_when_it_gets_another_name() {
     rig::on_paper(async |rig| {
         let first = rig.push("one")?;
         let mut spec = Group::spec(&rig.git.url(), 1);
@@ -216,7 +216,7 @@ async fn without_a_ref_the_default_branch_is_followed_also_when_it_gets_another_
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn pushes_during_a_deploy_end_at_the_newest_with_few_jobs() {
+async fn git12_pushes_during_a_deploy_end_at_the_newest_with_few_jobs() {
     // The first deploy waits until the test lets it go on.
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);

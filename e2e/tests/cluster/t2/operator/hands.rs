@@ -203,7 +203,7 @@ async fn no_children(group: &Group) -> anyhow::Result<()> {
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can_be_used_again() {
+async fn ops11_a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can_be_used_again() {
     Box::pin(rig::with_paper(hanging(), async |rig| {
         rig.push("one")?;
         let group = rig.group("soup").await?;

@@ -10,7 +10,7 @@ use super::rig::{self, is, now, says, secret, words};
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn a_secret_that_is_missing_or_lacks_a_key_heals_the_group_when_it_comes() {
+async fn sec15_a_secret_that_is_missing_or_lacks_a_key_heals_the_group_when_it_comes() {
     rig::on_paper(async |rig| {
         let commit = rig.push("one")?;
         let mut spec = Group::spec(&rig.git.url(), 1);
@@ -73,7 +73,7 @@ async fn a_secret_that_is_missing_or_lacks_a_key_heals_the_group_when_it_comes()
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn wrong_credentials_are_told_without_telling_them_and_heal_when_they_are_right() {
+async fn git07_git08_wrong_credentials_are_told_without_telling_them_and_heal_when_they_are_right() {
     rig::on_paper(async |rig| {
         let (other, _) = rig.live("other").await?;
         let git = GitHost::with(SmartHttpOptions {
