@@ -157,6 +157,22 @@ const EXAMPLES: &[(&str, &str)] = &[
            ramen keys revoke ci --group demo\n  \
            ramen keys new ci --group demo -n team-a    of a group of a cluster",
     ),
+    (
+        "keys new",
+        "  ramen keys new ci > ci.key                  the key alone is on stdout\n  \
+           ramen keys new ci --output json | jq -r .key\n  \
+           ramen keys new ci --group demo -n team-a    of a group of a cluster",
+    ),
+    (
+        "keys list",
+        "  ramen keys list                             those of the only group\n  \
+           ramen keys list --group demo --output json",
+    ),
+    (
+        "keys revoke",
+        "  ramen keys revoke ci                        of the only group\n  \
+           ramen keys revoke ci --group demo -n team-a",
+    ),
     #[cfg(feature = "cluster")]
     (
         "status",
@@ -188,11 +204,18 @@ pub fn command() -> Command {
     let codes = exit::help();
     let mut command = Cli::command().after_help(format!("{TOP_EXAMPLES}\n{codes}"));
     for (name, examples) in EXAMPLES {
-        command = command.mut_subcommand(name, |sub| {
-            sub.after_help(format!("Examples:\n{examples}\n\n{codes}"))
-        });
+        let path: Vec<_> = name.split(' ').collect();
+        command = ending(command, &path, &format!("Examples:\n{examples}\n\n{codes}"));
     }
     command
+}
+
+/// Ends the help of the subcommand at this path with a text.
+fn ending(command: Command, path: &[&str], text: &str) -> Command {
+    match path {
+        [] => command.after_help(text.to_owned()),
+        [first, rest @ ..] => command.mut_subcommand(first, |sub| ending(sub, rest, text)),
+    }
 }
 
 #[cfg(test)]
@@ -206,10 +229,19 @@ mod tests {
 
     #[test]
     fn every_subcommand_has_examples_and_exit_codes_in_its_help() {
-        for sub in command().get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            let help = sub.clone().render_long_help().to_string();
-            assert!(help.contains("Examples:"), "{}", sub.get_name());
-            assert!(help.contains("Exit codes:"), "{}", sub.get_name());
+        fn check(command: &Command, path: &str) {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+                let path = format!("{path} {}", sub.get_name());
+                let help = sub.clone().render_long_help().to_string();
+                assert!(help.contains("Exit codes:"), "{path}");
+                let (_, examples) = help.split_once("Examples:").expect(&path);
+                assert!(
+                    examples.contains(&path),
+                    "{path} is in none of its examples"
+                );
+                check(sub, &path);
+            }
         }
+        check(&command(), "ramen");
     }
 }

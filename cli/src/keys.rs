@@ -35,6 +35,8 @@ enum Command {
         name: String,
         #[command(flatten)]
         place: PlaceArgs,
+        #[command(flatten)]
+        output: OutputArg,
     },
     /// List the keys by name; never the keys themselves
     List {
@@ -79,14 +81,33 @@ pub(crate) struct Listed {
     caller: String,
 }
 
+/// A key that was made: the one time that it is shown.
+#[derive(Serialize)]
+struct Made<'k> {
+    name: &'k str,
+    group: &'k str,
+    caller: String,
+    key: &'k str,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &KeysArgs) -> Result<ExitCode, Failure> {
     match &args.command {
-        Command::New { name, place } => {
+        Command::New {
+            name,
+            place,
+            output,
+        } => {
             check_name(name)?;
             let key = key()?;
             let group = place.add(name, &key)?;
-            output::line(&key);
+            let made = Made {
+                name,
+                group: &group,
+                caller: caller(&key),
+                key: &key,
+            };
+            output.print(&made, || key.clone())?;
             output::note(&format!(
                 "the key {name} opens {group} from now on; it is not shown again"
             ));
@@ -164,9 +185,14 @@ fn listed(name: &str, text: &str) -> Vec<Listed> {
     let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     keys.map(|key| Listed {
         name: name.to_owned(),
-        caller: format!("key:{}", KeyDigest::of(key).fingerprint()),
+        caller: caller(key),
     })
     .collect()
+}
+
+/// How logs and limits name the bearer of a key.
+fn caller(key: &str) -> String {
+    format!("key:{}", KeyDigest::of(key).fingerprint())
 }
 
 fn table(listed: &[Listed]) -> String {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use clap::Command;
+
 use crate::app;
 
 /// The reference: the help of every subcommand as a reader without the program would see it.
@@ -16,19 +18,19 @@ pub fn render() -> String {
         "```\n{}```\n",
         tidy(&command.render_long_help().to_string())
     );
-    let names: Vec<String> = command
-        .get_subcommands()
-        .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
-        .map(|sub| sub.get_name().to_owned())
-        .collect();
-    for name in names {
-        let Some(sub) = command.find_subcommand_mut(&name) else {
-            continue;
-        };
-        let help = sub.clone().term_width(100).render_long_help().to_string();
-        let _ = write!(text, "\n## `ramen {name}`\n\n```\n{}```\n", tidy(&help));
-    }
+    describe(&mut text, &command, "ramen", "##");
     text
+}
+
+/// The help of everything below a command.
+fn describe(text: &mut String, command: &Command, path: &str, level: &str) {
+    let shown = |sub: &&Command| !sub.is_hide_set() && sub.get_name() != "help";
+    for sub in command.get_subcommands().filter(shown) {
+        let path = format!("{path} {}", sub.get_name());
+        let help = sub.clone().term_width(100).render_long_help().to_string();
+        let _ = write!(text, "\n{level} `{path}`\n\n```\n{}```\n", tidy(&help));
+        describe(text, sub, &path, &format!("{level}#"));
+    }
 }
 
 /// Without blanks at line ends, ending in one line break.
@@ -62,7 +64,13 @@ mod tests {
             "bridge",
             "completion",
         ] {
-            assert!(text.contains(&format!("## `ramen {name}`")), "{name}");
+            assert!(text.contains(&format!("\n## `ramen {name}`\n")), "{name}");
+        }
+        for name in ["new", "list", "revoke"] {
+            assert!(
+                text.contains(&format!("\n### `ramen keys {name}`\n")),
+                "{name}"
+            );
         }
         assert!(!text.contains("/root") && !text.contains("/home/"));
     }
