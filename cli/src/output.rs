@@ -111,17 +111,30 @@ pub(crate) fn paint(on: bool, colour: Colour, text: &str) -> String {
     }
 }
 
+/// Text of somebody else, without what a terminal would obey: an exception or a description may hold anything.
+pub(crate) fn plain(text: &str) -> String {
+    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    text.replace("\r\n", "\n").replace(obeyed, "\u{fffd}")
+}
+
+/// The same on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
 /// Columns as `kubectl` prints them: three blanks apart, the last one as long as it is.
 pub(crate) fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
+    let rows = rows.iter().map(|row| row.iter().map(|cell| one_line(cell)));
+    let rows: Vec<Vec<String>> = rows.map(Iterator::collect).collect();
     let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let header: Vec<String> = header.iter().map(|&cell| cell.to_owned()).collect();
     let mut text = String::new();
-    for row in std::iter::once(&header).chain(rows) {
+    for row in std::iter::once(&header).chain(&rows) {
         let mut out = String::new();
         for (i, cell) in row.iter().enumerate() {
             out.push_str(cell);
@@ -167,5 +180,18 @@ mod tests {
             columns(&["NAME", "X"], &rows),
             "NAME   X\na      long one\nbbbb\n"
         );
+    }
+
+    #[test]
+    fn nothing_of_others_reaches_the_terminal_as_a_command() {
+        let rows = [vec![
+            "a\x1b[2J".to_owned(),
+            "two\nlines\u{9b}1m\x07".to_owned(),
+        ]];
+        assert_eq!(
+            columns(&["NAME", "X"], &rows),
+            "NAME      X\na\u{fffd}[2J   two lines\u{fffd}1m\u{fffd}\n"
+        );
+        assert_eq!(plain("a\tb\nc\r\x1b[0m"), "a\tb\nc\u{fffd}\u{fffd}[0m");
     }
 }

@@ -169,7 +169,8 @@ pub(crate) fn findings(errors: &[Finding], warnings: &[Finding], colour: bool) -
     let mut lines = Vec::new();
     for (list, shade, word) in kinds {
         for finding in list {
-            lines.push(format!("{} {finding}", paint(colour, shade, word)));
+            let told = output::plain(&finding.to_string());
+            lines.push(format!("{} {told}", paint(colour, shade, word)));
             lines.push(paint(
                 colour,
                 Colour::Dim,

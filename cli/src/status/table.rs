@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::view::{Detail, Entry, Summary};
-use crate::output::{self, Colour, paint};
+use crate::output::{self, Colour, one_line, paint};
 use crate::revision::{age, short};
 
 /// What a list shows, as `kubectl get rmg` does, and the message.
@@ -321,11 +321,6 @@ fn seconds(ms: u64) -> String {
 fn since(time: &Time) -> String {
     let elapsed = Timestamp::now().duration_since(time.0);
     age(Duration::try_from(elapsed).unwrap_or_default())
-}
-
-/// Messages of containers have line breaks.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -225,6 +225,7 @@ impl Board {
     fn line(&mut self, row: &[String; 7], status: Option<&Status>) -> String {
         let mut out = String::new();
         for (i, cell) in row.iter().enumerate() {
+            let cell = &output::one_line(cell);
             let width = cell.chars().count();
             // A column that grew stays so, or the lines to come would not line up.
             self.widths[i] = self.widths[i].max(width);
