@@ -163,10 +163,12 @@ impl StateDir {
             ) else {
                 continue;
             };
-            if info.is(wanted) && alive(address.pid) {
+            if alive(address.pid) {
                 found.push((info, address));
             }
         }
+        let all: Vec<_> = found.iter().map(|(info, _)| info.full_name()).collect();
+        found.retain(|(info, _)| info.is(wanted));
         found.sort_by(|a, b| (&a.0.namespace, &a.0.name).cmp(&(&b.0.namespace, &b.0.name)));
         match found.as_slice() {
             [(info, address)] => Ok(Running {
@@ -177,6 +179,11 @@ impl StateDir {
                     .map(|at| format!("http://{}/{}/{}/mcp", at.trim(), info.namespace, info.name)),
                 key_file: info.key_file.clone(),
             }),
+            [] if !all.is_empty() => Err(Failure::transport(format!(
+                "the running `ramen up` serves no group {}; there are: {}",
+                wanted.unwrap_or_default(),
+                sorted(all).join(", ")
+            ))),
             [] => Err(Failure::transport(format!(
                 "no running `ramen up` serves {}: start one (`ramen up DIR`), or name a worker with --target",
                 wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}"))
@@ -239,6 +246,11 @@ impl GroupDir {
     pub(crate) fn worker_log(&self) -> PathBuf {
         self.root.join("worker.log")
     }
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names
 }
 
 /// Whether a process of this id exists.
@@ -340,7 +352,14 @@ mod tests {
                 .contains("default/a, team/b")
         );
         assert!(state.running(Some("team/b")).is_ok());
-        assert!(state.running(Some("dead")).is_err());
+        let dead = state.running(Some("dead")).unwrap_err();
+        assert_eq!(
+            (dead.code(), dead.to_string().as_str()),
+            (
+                6,
+                "the running `ramen up` serves no group dead; there are: default/a, team/b"
+            )
+        );
     }
 
     #[test]
