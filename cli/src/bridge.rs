@@ -32,9 +32,6 @@ pub(crate) struct BridgeArgs {
     /// Address of a Streamable HTTP server to serve instead of a worker
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// A header of each request to URL, 'Name: value'; better in a file given with --config
-    #[arg(long, value_name = "HEADER")]
-    header: Vec<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     /// Ask grpc.health.v1 for SERVICE (all of the worker when left out), print the status and exit 0 only when SERVING
@@ -50,11 +47,13 @@ pub(crate) struct BridgeArgs {
     oauth: OauthArgs,
 }
 
-/// Flags of the sign-in that other bridges have. A worker knows keys only, so there they are refused clearly.
+/// Flags of the sign-in that other bridges have. What this one would not do is refused, not left undone.
 #[derive(Args)]
-#[command(next_help_heading = "Sign-in at other servers (for a worker: not supported)")]
+#[command(
+    next_help_heading = "Sign-in at the server of URL or --server (a worker takes keys alone)"
+)]
 struct OauthArgs {
-    /// Sign in at this console instead of using a key; not supported
+    /// Known of other bridges and refused: servers say themselves where to sign in
     #[arg(long, env = names::BRIDGE_OAUTH, value_name = "CONSOLE_URL")]
     oauth: Option<String>,
     /// Client id of the sign-in
@@ -63,10 +62,10 @@ struct OauthArgs {
     /// File that keeps the token
     #[arg(long, env = names::BRIDGE_TOKEN_FILE, value_name = "FILE")]
     token_file: Option<String>,
-    /// Keep the token in the keychain
+    /// Known of other bridges and refused: tokens are kept in a file, see --token-file
     #[arg(long, env = names::BRIDGE_KEYCHAIN, value_parser = clap::builder::FalseyValueParser::new())]
     keychain: bool,
-    /// Seconds after which a token that was not used is dropped
+    /// Known of other bridges: without effect for a worker, else refused, as tokens are kept until they end
     #[arg(long, env = names::BRIDGE_IDLE_TIMEOUT, value_name = "SECONDS")]
     idle_timeout: Option<String>,
     /// Print the sign-in link instead of opening a browser
@@ -98,35 +97,40 @@ impl OauthArgs {
         });
     }
 
-    /// Refuses the sign-in; the flags that only tune it are harmless without it.
-    fn check(&self) -> Result<(), Failure> {
+    /// Refuses what is asked for and not done: for a worker every sign-in, for another server what is not ours to do.
+    /// Flags that only tune a sign-in are harmless where there is none.
+    fn check(&self, signs_in: bool) -> Result<(), Failure> {
         let Self {
             oauth,
             client_id,
             token_file,
             keychain,
-            idle_timeout: _,
+            idle_timeout,
             no_browser: _,
         } = self;
+        let given = |value: &Option<String>| value.as_ref().is_some_and(|v| !v.is_empty());
+        // As long as a token is good, as it is here.
+        let ever = idle_timeout.as_deref() == Some("0");
         let asked = [
-            (oauth.as_ref().is_some_and(|v| !v.is_empty()), "--oauth"),
-            (
-                client_id.as_ref().is_some_and(|v| !v.is_empty()),
-                "--client-id",
-            ),
-            (
-                token_file.as_ref().is_some_and(|v| !v.is_empty()),
-                "--token-file",
-            ),
+            (given(oauth), "--oauth"),
             (*keychain, "--keychain"),
+            (signs_in && given(idle_timeout) && !ever, "--idle-timeout"),
+            (!signs_in && given(client_id), "--client-id"),
+            (!signs_in && given(token_file), "--token-file"),
         ];
-        match asked.iter().find(|(given, _)| *given) {
-            Some((_, flag)) => Err(Failure::usage(format!(
-                "{flag}: sign-in is not supported yet; give the group's key with {} or --key-file",
+        let Some((_, flag)) = asked.iter().find(|(given, _)| *given) else {
+            return Ok(());
+        };
+        Err(Failure::usage(if signs_in {
+            format!(
+                "{flag} is not supported: leave it out; the server says where to sign in, and --token-file where the token is kept until it ends"
+            )
+        } else {
+            format!(
+                "{flag}: a worker knows no sign-in; give the group's key with {} or --key-file, or the gateway's address as URL",
                 names::BRIDGE_KEY
-            ))),
-            None => Ok(()),
-        }
+            )
+        }))
     }
 }
 
@@ -135,19 +139,21 @@ pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
     let plan = many::plan(&args)?;
     let BridgeArgs {
         url,
-        header: _,
         connect,
         health,
         print_config,
         max_inflight,
         oauth,
     } = args;
-    if plan.is_none() {
-        oauth.check()?;
-    }
+    oauth.check(plan.is_some())?;
     if let Some(client) = print_config {
         crate::output::line(&print_config::render(client, url.as_deref(), &connect)?);
         return Ok(ExitCode::SUCCESS);
+    }
+    if plan.is_some() && health.is_some() {
+        return Err(Failure::usage(
+            "--health asks a worker: it cannot go with URL, --server or --config",
+        ));
     }
     if let Some(plan) = plan {
         let runtime = crate::runtime()?;

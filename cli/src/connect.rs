@@ -42,6 +42,9 @@ pub struct ConnectArgs {
     /// Another MCP server instead of a worker: a name of the `mcpServers` files, or the address of a Streamable HTTP server
     #[arg(long, value_name = "NAME|URL")]
     pub server: Option<String>,
+    /// A header of each request to the address of a server, 'Name: value'; better in a file given with --config
+    #[arg(long, value_name = "HEADER")]
+    pub header: Vec<String>,
     /// File with `mcpServers` [default: `$XDG_CONFIG_HOME/ramen/mcp.json` and `.ramen/mcp.json`]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -18,15 +18,15 @@ pub const BRIDGE_TLS: &str = "RAMEN_BRIDGE_TLS";
 pub const BRIDGE_CA: &str = "RAMEN_BRIDGE_CA";
 /// Seconds until a call is given up.
 pub const BRIDGE_TIMEOUT: &str = "RAMEN_BRIDGE_TIMEOUT";
-/// Sign-in address; not supported yet.
+/// Console of a sign-in at other bridges; refused by this one.
 pub const BRIDGE_OAUTH: &str = "RAMEN_BRIDGE_OAUTH";
-/// Client id of the sign-in; not supported yet.
+/// Client id of the sign-in at a server of `ramen bridge URL`.
 pub const BRIDGE_CLIENT_ID: &str = "RAMEN_BRIDGE_CLIENT_ID";
-/// Where the sign-in's token is kept; not supported yet.
+/// File that keeps the token of that sign-in.
 pub const BRIDGE_TOKEN_FILE: &str = "RAMEN_BRIDGE_TOKEN_FILE";
-/// `1`: keep the sign-in's token in the keychain; not supported yet.
+/// `1`: keep the token in the keychain, as other bridges can; refused by this one.
 pub const BRIDGE_KEYCHAIN: &str = "RAMEN_BRIDGE_KEYCHAIN";
-/// Seconds after which the sign-in expires; not supported yet.
+/// Seconds after which other bridges drop a token that was not used; without effect for a worker, else refused.
 pub const BRIDGE_IDLE_TIMEOUT: &str = "RAMEN_BRIDGE_IDLE_TIMEOUT";
 /// State directory of `ramen up`.
 pub const STATE_DIR: &str = "RAMEN_STATE_DIR";

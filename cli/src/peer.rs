@@ -52,10 +52,14 @@ struct RpcError {
 impl Peer {
     /// The server that the flags, the environment or the running `ramen up` name. Connects on first use.
     pub(crate) fn open(connect: &ConnectArgs) -> Result<Self, Failure> {
-        let server = match &connect.server {
-            Some(name) => {
-                let config = servers::named(name, connect.config.as_ref())?;
-                Server::Other(Arc::new(Other::new(name, config, connect.timeout)))
+        let server = match servers::named(connect)? {
+            Some((name, config)) => {
+                Server::Other(Arc::new(Other::new(&name, config, connect.timeout)))
+            }
+            None if connect.config.is_some() => {
+                return Err(Failure::usage(
+                    "--config names a file of servers: say which of them with --server",
+                ));
             }
             None => Server::Worker(Upstream::new(connect.resolve()?)),
         };

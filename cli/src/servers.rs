@@ -6,11 +6,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ramen_client::cache::Cache;
-use ramen_client::config::{Loaded, PROJECT_FILE, Sources, load, process_env};
+use ramen_client::config::{Loaded, PROJECT_FILE, Sources, Transport, load, process_env};
 use ramen_client::oauth::SignIn;
 use ramen_client::{Options, ServerConfig};
+use ramen_redact::Secret;
 use url::Url;
 
+use crate::connect::ConnectArgs;
 use crate::exit::Failure;
 use crate::names;
 use crate::output;
@@ -45,14 +47,33 @@ pub(crate) fn configured(
     Ok(servers)
 }
 
-/// The server that `--server` names: one of the files, or an address.
-pub(crate) fn named(name: &str, file: Option<&PathBuf>) -> Result<ServerConfig, Failure> {
+/// The server that `--server` names, when it does, and what it is called: one of the files, or an address.
+pub(crate) fn named(connect: &ConnectArgs) -> Result<Option<(String, ServerConfig)>, Failure> {
+    let headers = &connect.header;
+    let Some(name) = &connect.server else {
+        return if headers.is_empty() {
+            Ok(None)
+        } else {
+            Err(Failure::usage("--header needs the address of a server"))
+        };
+    };
     if name.contains("://") {
-        return at(name);
+        let config = at(name, headers)?;
+        // Without what may be secret in it: names are in messages and in the cache.
+        let shown = match &config.transport {
+            Transport::Http { url, .. } => url.to_string(),
+            Transport::Stdio { .. } => name.clone(),
+        };
+        return Ok(Some((shown, config)));
     }
-    let mut servers = configured(file)?;
+    if !headers.is_empty() {
+        return Err(Failure::usage(format!(
+            "--header needs the address of a server: the headers of {name:?} are those of its entry"
+        )));
+    }
+    let mut servers = configured(connect.config.as_ref())?;
     match servers.remove(name) {
-        Some(config) if config.enabled => Ok(config),
+        Some(config) if config.enabled => Ok(Some((name.clone(), config))),
         Some(_) => Err(Failure::usage(format!(
             "the server {name:?} is switched off"
         ))),
@@ -72,19 +93,25 @@ pub(crate) fn named(name: &str, file: Option<&PathBuf>) -> Result<ServerConfig, 
     }
 }
 
-/// A Streamable HTTP server at an address.
-pub(crate) fn at(url: &str) -> Result<ServerConfig, Failure> {
+/// A Streamable HTTP server at an address, which gets these headers (`Name: value`) with each request.
+pub(crate) fn at(url: &str, headers: &[String]) -> Result<ServerConfig, Failure> {
     // Neither the address nor the error is shown: there may be a token in it.
     let url: ramen_redact::SafeUrl = url
         .parse()
         .map_err(|error| Failure::usage(format!("the address cannot be read: {error}")))?;
-    if matches!(url.expose().scheme(), "http" | "https") {
-        Ok(ServerConfig::http(url))
-    } else {
-        Err(Failure::usage(
+    if !matches!(url.expose().scheme(), "http" | "https") {
+        return Err(Failure::usage(
             "the address must begin with http:// or https://",
-        ))
+        ));
     }
+    let mut config = ServerConfig::http(url);
+    for header in headers {
+        let (name, value) = header
+            .split_once(':')
+            .ok_or_else(|| Failure::usage("--header must be 'Name: value'"))?;
+        config = config.with(name.trim(), Secret::from(value.trim()));
+    }
+    Ok(config)
 }
 
 /// How connections are made by commands: their lists are remembered for `ramen inspect`, and a server that wants a

@@ -290,6 +290,9 @@ fn bridge_arguments_that_do_not_go_together_are_refused() {
         &["bridge", "http://h/mcp", "--server", "a"][..],
         &["bridge", "--header", "A: b"],
         &["bridge", "http://h/mcp", "--header", "nonsense"],
+        &["ls", "--header", "A: b"],
+        &["ls", "--server", "a", "--header", "A: b"],
+        &["ls", "--server", "http://h/mcp", "--header", "nonsense"],
         &["bridge", "ftp://h/mcp"],
         &["bridge", "not an address"],
     ] {
@@ -297,4 +300,42 @@ fn bridge_arguments_that_do_not_go_together_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty(), "{args:?}");
     }
+}
+
+/// A server that keeps the head of the first request, and answers it with this.
+fn answers_once(status: &str) -> (String, std::thread::JoinHandle<String>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let seen = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let head: Vec<String> = lines
+            .by_ref()
+            .map(Result::unwrap)
+            .take_while(|line| !line.is_empty())
+            .collect();
+        stream.write_all(answer.as_bytes()).unwrap();
+        head.join("\n")
+    });
+    (address, seen)
+}
+
+#[test]
+fn headers_go_to_an_address_and_what_is_secret_in_it_is_shown_nowhere() {
+    let home = two();
+    let (address, seen) = answers_once("500 no");
+    let url = format!("http://me:pl4nted@{address}/mcp?token=pl4nted");
+    let header = "X-Key: k3y";
+    let output = home.run(&["ls", "tools", "--server", &url, "--header", header]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{errors}");
+    let head = seen.join().unwrap().to_lowercase();
+    assert!(head.contains("x-key: k3y"), "{head}");
+    let plain = format!("http://{address}/mcp");
+    assert!(errors.contains(&plain), "{errors}");
+    assert!(
+        !errors.contains("pl4nted") && !errors.contains("k3y"),
+        "{errors}"
+    );
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use ramen_client::hub::{Hub, Naming};
 use ramen_client::{ManagerOptions, Options, ServerConfig};
-use ramen_redact::Secret;
 
 use super::BridgeArgs;
 use crate::exit::Failure;
@@ -19,33 +18,17 @@ pub(super) struct Plan {
 
 /// The plan when the arguments name servers of their own; `None` for the bridge to a worker.
 pub(super) fn plan(args: &BridgeArgs) -> Result<Option<Plan>, Failure> {
-    let file = args.connect.config.as_ref();
-    let one = match (&args.url, &args.connect.server) {
+    let connect = &args.connect;
+    let one = match (&args.url, &connect.server) {
         (Some(_), Some(_)) => return Err(Failure::usage("URL and --server cannot go together")),
-        (Some(url), None) => Some(("server".to_owned(), servers::at(url)?)),
-        (None, Some(name)) => Some((name.clone(), servers::named(name, file)?)),
-        (None, None) => None,
+        (Some(url), None) => Some(("server".to_owned(), servers::at(url, &connect.header)?)),
+        (None, _) => servers::named(connect)?,
     };
-    let (mut servers, naming) = match (one, file) {
+    let (servers, naming) = match (one, connect.config.as_ref()) {
         (Some(one), _) => (BTreeMap::from([one]), Naming::Plain),
-        (None, Some(_)) => (servers::configured(file)?, Naming::Prefixed),
-        (None, None) if args.header.is_empty() => return Ok(None),
-        (None, None) => return Err(Failure::usage("--header needs a URL")),
+        (None, Some(file)) => (servers::configured(Some(file))?, Naming::Prefixed),
+        (None, None) => return Ok(None),
     };
-    if args.url.is_some() {
-        for header in &args.header {
-            let (name, value) = header
-                .split_once(':')
-                .ok_or_else(|| Failure::usage("--header must be 'Name: value'"))?;
-            let value = Secret::from(value.trim());
-            servers = servers
-                .into_iter()
-                .map(|(key, config)| (key, config.with(name.trim(), value.clone())))
-                .collect();
-        }
-    } else if !args.header.is_empty() {
-        return Err(Failure::usage("--header needs a URL"));
-    }
     let mut options = servers::options(args.connect.timeout);
     args.oauth.tune(&mut options);
     Ok(Some(Plan {

@@ -47,11 +47,18 @@ fn shell(connect: &ConnectArgs) -> Result<String, Failure> {
     let url = running.url.ok_or_else(|| {
         Failure::transport("the running `ramen up` does not listen over HTTP".to_owned())
     })?;
-    let key_file = running.key_file.to_string_lossy().replace('\'', r"'\\''");
+    Ok(exports(&url, &running.key_file.to_string_lossy()))
+}
+
+fn exports(url: &str, key_file: &str) -> String {
+    let (url, key_file) = (quoted(url), quoted(key_file));
     let key = names::MCP_KEY;
-    Ok(format!(
-        "export RAMEN_URL='{url}'\nexport {key}=\"$(cat '{key_file}')\""
-    ))
+    format!("export RAMEN_URL={url}\nexport {key}=\"$(cat {key_file})\"")
+}
+
+/// One word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// A client that speaks HTTP itself.
@@ -82,8 +89,12 @@ fn entry_over_http(client: Client, url: &str) -> Result<Value, Failure> {
 fn entry_of_a_bridge(client: Client, connect: &ConnectArgs) -> Result<Value, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::error(format!("cannot tell where this program is: {error}")))?;
-    let (name, target, key_file) = place(connect)?;
     let program = program.to_string_lossy().into_owned();
+    if connect.server.is_some() || connect.config.is_some() {
+        let (name, args) = others(connect);
+        return Ok(entry(client, &name, &program, &args, true));
+    }
+    let (name, target, key_file) = place(connect)?;
     let mut args = vec!["bridge".to_owned(), "--target".to_owned(), target];
     let flags = [("--group", &connect.group), ("--zone", &connect.zone)];
     for (flag, value) in flags {
@@ -102,6 +113,22 @@ fn entry_of_a_bridge(client: Client, connect: &ConnectArgs) -> Result<Value, Fai
         args.extend(["--key-file".to_owned(), file.clone()]);
     }
     Ok(entry(client, &name, &program, &args, key_file.is_some()))
+}
+
+/// The name and the arguments of a bridge to servers of a configuration, which needs no key.
+fn others(connect: &ConnectArgs) -> (String, Vec<String>) {
+    let mut args = vec!["bridge".to_owned()];
+    let mut name = "servers".to_owned();
+    if let Some(server) = &connect.server {
+        args.extend(["--server".to_owned(), server.clone()]);
+        name.clone_from(server);
+    }
+    if let Some(file) = &connect.config {
+        // The client starts it in a folder of its own.
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        args.extend(["--config".to_owned(), file.to_string_lossy().into_owned()]);
+    }
+    (name, args)
 }
 
 /// The server's name, the target, and the file that holds the key when there is one.
@@ -178,6 +205,24 @@ mod tests {
         assert_eq!(
             cursor["mcpServers"]["demo"]["env"][names::BRIDGE_KEY],
             "${env:RAMEN_MCP_KEY}"
+        );
+    }
+
+    #[test]
+    fn a_shell_reads_the_key_wherever_its_file_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("it's a \"$HOME\" \\ place");
+        std::fs::write(&file, "rmk_1\n").unwrap();
+        let lines = exports("http://h/a/b/mcp", &file.to_string_lossy());
+        let script = format!("{lines}\nprintf '%s %s' \"$RAMEN_URL\" \"$RAMEN_MCP_KEY\"");
+        let shell = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&shell.stdout),
+            "http://h/a/b/mcp rmk_1",
+            "{lines}"
         );
     }
 

@@ -6,6 +6,7 @@ mod process;
 mod rows;
 mod rules;
 mod server;
+mod usage;
 
 pub(crate) fn ping(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)

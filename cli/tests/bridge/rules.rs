@@ -325,55 +325,6 @@ async fn health_prints_the_status_and_exits_0_only_when_serving() {
 }
 
 #[tokio::test]
-async fn usage_errors_exit_2_and_say_what_to_do() {
-    for (args, hint) in [
-        (
-            &["bridge", "--target", "h:1", "--insecure", "--tls"][..],
-            "--insecure",
-        ),
-        (
-            &["bridge", "--target", "h:1", "--insecure", "--ca", "x"],
-            "--insecure",
-        ),
-        (
-            &["bridge", "--target", "h:1", "--ca", "/nonexistent.pem"],
-            "--ca",
-        ),
-        (
-            &["bridge", "--target", "h:1", "--oauth", "https://c"],
-            "not supported yet",
-        ),
-        (
-            &["bridge", "--target", "h:1", "--keychain"],
-            "not supported yet",
-        ),
-        (&["bridge", "--target", "not an address"], "bad target"),
-        (&["bridge", "--target", "h:1", "--timeout", "0"], "above 0"),
-        (&["bridge", "--state-dir", "/nonexistent"], "--target"),
-        (
-            &["bridge", "--target", "h:1", "--key-file", "/nonexistent"],
-            "key file",
-        ),
-    ] {
-        let mut command = process::ramen(args);
-        if args.contains(&"--key-file") {
-            command.env_remove("RAMEN_BRIDGE_KEY");
-        }
-        let out = command
-            .stdin(std::process::Stdio::null())
-            .output()
-            .await
-            .unwrap();
-        let err = String::from_utf8(out.stderr).unwrap();
-        // No `ramen up` to find is no wrong usage, but a worker that cannot be reached.
-        let wanted = if args.contains(&"--state-dir") { 6 } else { 2 };
-        assert_eq!(out.status.code(), Some(wanted), "{args:?}: {err}");
-        assert!(err.contains(hint), "{args:?}: {err}");
-        assert!(out.stdout.is_empty());
-    }
-}
-
-#[tokio::test]
 async fn the_other_name_of_the_program_is_the_bridge_and_flags_carry_over() {
     let server = Server::start().await;
     let dir = tempfile::tempdir().unwrap();
@@ -394,38 +345,6 @@ async fn the_other_name_of_the_program_is_the_bridge_and_flags_carry_over() {
         "{}",
         String::from_utf8_lossy(&run.stderr)
     );
-}
-
-#[tokio::test]
-async fn the_configuration_to_paste_holds_no_key() {
-    for client in ["claude", "cursor", "vscode"] {
-        let (code, out, _) = output(&[
-            "bridge",
-            "--target",
-            "h:1",
-            "--group",
-            "demo",
-            "--print-config",
-            client,
-        ])
-        .await;
-        assert_eq!(code, Some(0));
-        let value: Value = serde_json::from_str(&out).unwrap();
-        let servers = value
-            .get("mcpServers")
-            .or_else(|| value.get("servers"))
-            .unwrap();
-        assert_eq!(
-            servers["demo"]["args"],
-            json!(["bridge", "--target", "h:1", "--group", "demo"])
-        );
-        assert!(
-            servers["demo"]["command"]
-                .as_str()
-                .unwrap()
-                .ends_with("ramen")
-        );
-    }
 }
 
 #[tokio::test]
