@@ -54,11 +54,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     };
     let Some(at) = all.iter().position(|known| known.name == *wanted) else {
-        let there: Vec<_> = all.iter().map(|known| known.name.as_str()).collect();
-        return Err(Failure::usage(format!(
-            "there is no server {wanted:?}; there are: {}",
-            there.join(", ")
-        )));
+        let there = all.iter().map(|known| known.name.as_str());
+        return Err(servers::unknown(wanted, there));
     };
     let known = all.swap_remove(at);
     args.output.print(&known, || detail(&known))?;

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PokeArgs) -> Result<ExitCode, Failure> {
     let answer =
         ask(&socket, verb, args.group.as_deref().unwrap_or_default()).map_err(|error| {
             Failure::error(format!(
-                "no `ramen up` listens at {}: {error}",
+                "no `ramen up` listens at {}: {error}; start one (`ramen up DIR`), or name its --state-dir",
                 socket.display()
             ))
         })?;

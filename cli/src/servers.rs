@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ramen_client::cache::Cache;
-use ramen_client::config::{Loaded, PROJECT_FILE, Sources, Transport, load, process_env};
+use ramen_client::config::{Fault, Loaded, PROJECT_FILE, Sources, Transport, load, process_env};
 use ramen_client::oauth::SignIn;
 use ramen_client::{Options, ServerConfig};
 use ramen_redact::Secret;
@@ -41,6 +41,11 @@ pub(crate) fn configured(
         workspace,
         env: &process_env,
     });
+    // A file that was named and cannot be read at all is not an empty list.
+    let whole = |fault: &&Fault| fault.server.is_none();
+    if let Some(fault) = faults.iter().find(whole).filter(|_| file.is_some()) {
+        return Err(Failure::usage(fault.to_string()));
+    }
     for fault in faults {
         output::note(&format!("warning: {fault}"));
     }
@@ -77,20 +82,23 @@ pub(crate) fn named(connect: &ConnectArgs) -> Result<Option<(String, ServerConfi
         Some(_) => Err(Failure::usage(format!(
             "the server {name:?} is switched off"
         ))),
-        None => {
-            let there: Vec<_> = servers.keys().cloned().collect();
-            Err(Failure::usage(if there.is_empty() {
-                format!(
-                    "there is no server {name:?}, and no other; `ramen help bridge` says where they are configured"
-                )
-            } else {
-                format!(
-                    "there is no server {name:?}; there are: {}",
-                    there.join(", ")
-                )
-            }))
-        }
+        None => Err(unknown(name, servers.keys().map(String::as_str))),
     }
+}
+
+/// What is said of a name that no server has.
+pub(crate) fn unknown<'n>(name: &str, there: impl Iterator<Item = &'n str>) -> Failure {
+    let there: Vec<_> = there.collect();
+    Failure::usage(if there.is_empty() {
+        format!(
+            "there is no server {name:?}, and no other; `ramen help bridge` says where they are configured"
+        )
+    } else {
+        format!(
+            "there is no server {name:?}; there are: {}",
+            there.join(", ")
+        )
+    })
 }
 
 /// A Streamable HTTP server at an address, which gets these headers (`Name: value`) with each request.

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let plan = plan(args)?;
     let upstreams = upstreams(args)?;
     if let Some(file) = &args.oidc {
-        gateway::check_oidc(file).map_err(Failure::usage)?;
+        gateway::check_oidc(file).map_err(|why| Failure::usage(format!("--oidc: {why}")))?;
     }
     let worker = worker_bin::find()?;
     let state = StateDir::locate(args.state_dir.as_deref())?;
@@ -168,7 +168,8 @@ async fn supervise(
     let front = match Front::open(&machine.state, args.http, upstreams, oidc, &desk).await {
         Ok(front) => Some(front),
         Err(error) if args.http.is_some() || args.oidc.is_some() => {
-            return Err(Failure::error(format!("cannot serve HTTP: {error}")));
+            let at = args.http.map_or_else(String::new, |at| format!(" at {at}"));
+            return Err(Failure::error(format!("cannot serve HTTP{at}: {error}")));
         }
         Err(error) => {
             board.remark(&format!("groups are not served over HTTP: {error}"));

@@ -128,8 +128,15 @@ fn a_server_that_is_not_configured_is_told_with_those_that_are() {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors.contains("there are: a, b"), "{errors}");
-    let output = home.run(&["ls", "--server", "a", "--config", "none.json"]);
-    assert_eq!(output.status.code(), Some(2));
+    std::fs::write(home.path().join("torn.json"), "{").unwrap();
+    for file in ["none.json", "torn.json"] {
+        for command in [&["ls", "--server", "a"][..], &["inspect"], &["bridge"]] {
+            let output = home.run(&[command, &["--config", file]].concat());
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{command:?}: {errors}");
+            assert!(errors.contains(file), "{command:?}: {errors}");
+        }
+    }
 }
 
 #[test]

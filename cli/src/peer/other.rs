@@ -65,6 +65,11 @@ impl Other {
                 Failure::error(format!("{name}: {}", error.chain()))
             }
             ClientError::Config { .. } => Failure::usage(error.chain()),
+            // Many servers know keys alone.
+            ClientError::SignInFailed { .. } => Failure::transport(format!(
+                "{}; a key is given with --header 'Authorization: Bearer …' or by an entry of the `mcpServers` files",
+                error.chain()
+            )),
             _ => Failure::transport(format!("{name}: {}", error.chain())),
         }
     }
