@@ -30,11 +30,11 @@ def environment(**extra):
 
 
 def until(condition, what, alive=lambda: True):
-    """Waits for a condition; says what did not happen."""
+    """Waits for a condition; says what did not happen, by itself or as `what()` tells it then."""
     deadline = time.monotonic() + PATIENCE
     while not (value := condition()):
         assert alive(), f"the program ended before: {what}"
-        assert time.monotonic() < deadline, f"did not happen in {PATIENCE} s: {what}"
+        assert time.monotonic() < deadline, f"did not happen in {PATIENCE} s: {what() if callable(what) else what}"
         time.sleep(0.02)
     return value
 
@@ -153,16 +153,17 @@ def serving(group_dir, folder, *args, group="demo", env=None, deploy_env=None):
 
 
 class Gateway:
-    """A running `ramen-gateway` in front of workers, `{name: worker}`; `access` holds the rules of all groups."""
+    """A running `ramen-gateway` in front of workers, `{name: worker}`; `access` and `upstreams` are those of all groups."""
 
-    def __init__(self, folder, workers, listen="127.0.0.1:0", access=None, **env):
+    def __init__(self, folder, workers, listen="127.0.0.1:0", access=None, upstreams=(), **env):
         self.key = "rmk_" + secrets.token_hex(32)
         (folder / "callers").write_text(self.key + "\n")
         groups = []
         for name, worker in workers.items():
             (folder / f"{name}.key").write_text(worker.key + "\n")
             groups.append({"name": name, "keysFile": "callers", "workerKeyFile": f"{name}.key",
-                           "workers": [worker.address], **({"access": access} if access else {})})
+                           "workers": [worker.address], "upstreams": list(upstreams),
+                           **({"access": access} if access else {})})
         config, address = folder / "groups.yaml", folder / "gateway.json"
         config.write_text(json.dumps({"groups": groups}))
         self.log = folder / "gateway.log"
@@ -174,7 +175,8 @@ class Gateway:
             )
         try:
             until(address.exists, "the gateway listens", lambda: self.process.poll() is None)
-            self.url = f"http://{json.loads(address.read_text())['http']}"
+            told = json.loads(address.read_text())
+            self.url, self.metrics = f"http://{told['http']}", told.get("metrics")
         except BaseException:
             stop(self.process)
             print(self.log.read_text(), file=sys.stderr)

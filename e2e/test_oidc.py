@@ -7,10 +7,15 @@ import pytest
 
 import oidc
 import programs
+from up import Up
 
 RULES = {"rules": [
     {"groups": ["staff"], "tools": ["*"], "resources": ["*"], "prompts": ["*"]},
     {"groups": ["guests"], "tools": ["other_*"], "resources": ["demo://readme"]},
+]}
+OPERATORS = {"rules": [
+    {"groups": ["staff"], "level": "write"},
+    {"groups": ["guests"], "level": "read", "namespaces": ["other"]},
 ]}
 CALL = ["call", "demo_calculator_tool", "var1=6", "var2=7", "func=multiply"]
 
@@ -30,22 +35,31 @@ def guarded(provider, demo, tmp_path_factory):
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     settings = {"publicUrl": f"http://{listen}", "issuers": [{"issuer": provider.issuer, "scopes": ["tools"]}]}
     (folder / "oidc.yaml").write_text(json.dumps(settings))
+    (folder / "operators").mkdir()
+    (folder / "operators" / "rules.yaml").write_text(json.dumps(OPERATORS))
     gateway = programs.Gateway(folder, {"demo": demo}, listen=listen, access=RULES,
-                               RAMEN_OIDC_CONFIG=str(folder / "oidc.yaml"))
+                               RAMEN_OIDC_CONFIG=str(folder / "oidc.yaml"),
+                               RAMEN_OPERATORS_DIR=str(folder / "operators"))
     yield gateway
     gateway.stop()
 
 
 @pytest.fixture
-def ramen(guarded, folder):
-    """Runs a command of ours against the gateway, as one person of this machine."""
+def person(folder):
+    """Runs a command of ours, as one person of this machine."""
     env = programs.environment(HOME=str(folder), XDG_STATE_HOME=str(folder), XDG_CONFIG_HOME=str(folder),
                                XDG_CACHE_HOME=str(folder))
 
-    def run(*args, login):
-        return oidc.ramen(*args, "--server", guarded.at("demo"), login=login, env=env)
+    def run(*args, at, login):
+        return oidc.ramen(*args, "--server", at, login=login, env=env)
 
     return run
+
+
+@pytest.fixture
+def ramen(guarded, person):
+    """The same against the gateway's group."""
+    return lambda *args, login: person(*args, at=guarded.at("demo"), login=login)
 
 
 def test_a_person_signs_in_once_and_uses_what_the_rules_allow(ramen, folder):
@@ -78,3 +92,42 @@ def test_the_callers_name_is_in_the_workers_log_and_no_token_is_in_any(ramen, gu
     for log in (guarded.log.read_text(), demo.log.read_text()):
         for secret in secrets:
             assert secret not in log and secret.rsplit(".", 1)[1] not in log
+
+
+def operations(answer):
+    code, out, told, _ = answer
+    assert code == 0, told
+    return json.loads(out)
+
+
+def test_an_operator_signs_in_and_does_what_the_operators_rules_allow(person, guarded):
+    at = f"{guarded.url}/api/v1/mcp"
+    listed = operations(person("ls", "-o", "json", at=at, login="staff-dora"))
+    assert {"groups_list", "groups_deploy", "keys_rotate"} <= {tool["name"] for tool in listed["tools"]}
+    shown = operations(person("call", "groups_list", at=at, login="staff-dora"))
+    assert [group["group"] for group in shown["groups"]] == ["default/demo"]
+
+
+def test_a_guest_looks_at_the_namespaces_of_guests_alone(person, guarded):
+    at = f"{guarded.url}/api/v1/mcp"
+    listed = operations(person("ls", "-o", "json", at=at, login="guest-eve"))
+    assert {tool["name"] for tool in listed["tools"]} == {
+        "groups_list", "groups_get", "groups_errors", "groups_events", "tools_list", "calls_recent"}
+    assert operations(person("call", "groups_list", at=at, login="guest-eve")) == {"groups": []}
+    code, out, told, _ = person("call", "groups_get", "group=demo", at=at, login="guest-eve")
+    assert code != 0 and "there is no group default/demo" in out + told
+
+
+def test_who_signed_in_is_on_record_for_what_they_changed(person, provider, folder):
+    (folder / "operators").mkdir()
+    (folder / "operators" / "rules.yaml").write_text(json.dumps(OPERATORS))
+    (folder / "oidc.yaml").write_text(json.dumps({"issuers": [{"issuer": provider.issuer, "scopes": ["tools"]}]}))
+    up = Up(folder, programs.ROOT / "examples" / "demo-group", RAMEN_OIDC_CONFIG=str(folder / "oidc.yaml"),
+            RAMEN_OPERATORS_DIR=str(folder / "operators"))
+    try:
+        operations(person("call", "groups_suspend", "group=demo", at=f"{up.api}/mcp", login="staff-fay"))
+        told = operations(person("call", "groups_events", "group=demo", at=f"{up.api}/mcp", login="staff-fay"))
+        (event,) = [event for event in told["events"] if event.get("change") == "suspend"]
+        assert event["caller"].startswith("oidc:") and event["caller"].endswith(":staff-fay")
+    finally:
+        up.stop()

@@ -142,7 +142,8 @@ def test_a_certificate_makes_it_speak_https():
     spec = deployment(documents)["spec"]["template"]["spec"]
     _, tls, operators = spec["volumes"]
     assert tls == {"name": "tls", "secret": {"secretName": "gateway-tls", "defaultMode": 0o440}}
-    assert operators == {"name": "operators", "secret": {"secretName": "operators", "defaultMode": 0o440}}
+    sources = [{"secret": {"name": "operators"}}, {"configMap": {"name": "ramen-gateway-operators"}}]
+    assert operators == {"name": "operators", "projected": {"defaultMode": 0o440, "sources": sources}}
     _, mount, other = spec["containers"][0]["volumeMounts"]
     assert env(documents)["RAMEN_OPERATORS_DIR"] == other["mountPath"]
     assert env(documents)["RAMEN_OPERATORS_CIDRS"] == "10.0.0.0/8,192.0.2.7"
@@ -182,6 +183,19 @@ def test_issuers_are_a_file_of_the_pods_and_others_are_other_pods():
     changed = deployment(render(other))["spec"]["template"]["metadata"]["annotations"][note]
     assert template["metadata"]["annotations"][note] != changed
     assert of(rendered("gateway"), "ConfigMap", "ramen-gateway-oidc") == []
+
+
+def test_rules_of_operators_are_a_file_beside_their_keys():
+    documents = rendered("gateway-full")
+    (config,) = of(documents, "ConfigMap", "ramen-gateway-operators")
+    assert config["metadata"]["namespace"] == "ramen-gateways"
+    written = GATEWAYS["gateway-full"]["gateway"]
+    assert yaml.safe_load(config["data"]["rules.yaml"]) == {"rules": written["operations"]["rules"]}
+    alone = {**written, "operations": {**written["operations"], "secretName": ""}}
+    spec = deployment(render({**GATEWAYS["gateway-full"], "gateway": alone}))["spec"]["template"]["spec"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "operators"]
+    assert volume["projected"]["sources"] == [{"configMap": {"name": "ramen-gateway-operators"}}]
+    assert of(rendered("gateway"), "ConfigMap", "ramen-gateway-operators") == []
 
 
 def test_a_pod_that_ends_has_time_for_what_it_began():
@@ -264,6 +278,9 @@ def test_its_policy_lets_callers_in_and_keeps_it_from_metadata_services(case):
     assert of(off, "NetworkPolicy") == []
 
 
+RULE = {"groups": ["platform"], "level": "write"}
+
+
 @pytest.mark.parametrize(
     ("gateway", "says"),
     [
@@ -274,6 +291,9 @@ def test_its_policy_lets_callers_in_and_keeps_it_from_metadata_services(case):
         ({"oidc": {"issuers": [{"issuer": "https://login.example.com"}]}}, "gateway.oidc.publicUrl"),
         ({"oidc": {"publicURL": "https://mcp.example.com"}}, "publicURL"),
         ({"operations": {"secretName": "operators"}}, "gateway.operations.cidrs"),
+        ({"operations": {"rules": [RULE], "cidrs": ["10.0.0.0/8"]}}, "gateway.oidc"),
+        ({"operations": {"rules": [{"level": "read"}]}}, "rules"),
+        ({"operations": {"rules": [{**RULE, "level": "admin"}]}}, "level"),
         ({"allowedOrigins": ["app.example.com"]}, "allowedOrigins"),
         ({"replicas": -1}, "replicas"),
         ({"namespace": "Edge"}, "namespace"),

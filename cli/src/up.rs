@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use self::desk::Desk;
-use self::gateway::Front;
+use self::gateway::{Front, Trust};
 use self::group::{Handle, Key, News, Poke};
 use self::machine::Machine;
 use self::spec::Plan;
@@ -69,6 +69,9 @@ pub(crate) struct UpArgs {
     /// File that says whose tokens count besides keys (OIDC); what they open is up to `spec.access`
     #[arg(long, env = ramen_gateway::names::OIDC_CONFIG, value_name = "FILE")]
     oidc: Option<PathBuf>,
+    /// Folder of operators' keys and rules, besides the key in the state directory
+    #[arg(long, env = ramen_gateway::names::OPERATORS_DIR, value_name = "DIR")]
+    operators_dir: Option<PathBuf>,
     /// State directory [default: `$XDG_STATE_HOME/ramen`]
     #[arg(long, env = names::STATE_DIR, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -164,8 +167,11 @@ async fn supervise(
     let (sender, mut news) = mpsc::unbounded_channel();
     let mut board = Board::new(args.output.output);
     let desk = Desk::new(machine.state.clone());
-    let oidc = args.oidc.as_deref();
-    let front = match Front::open(&machine.state, args.http, upstreams, oidc, &desk).await {
+    let trust = Trust {
+        oidc: args.oidc.as_deref(),
+        operators: args.operators_dir.as_deref(),
+    };
+    let front = match Front::open(&machine.state, args.http, upstreams, trust, &desk).await {
         Ok(front) => Some(front),
         Err(error) if args.http.is_some() || args.oidc.is_some() => {
             let at = args.http.map_or_else(String::new, |at| format!(" at {at}"));

@@ -51,7 +51,7 @@ impl Verify for Entry<'_> {
 }
 
 /// Three parts with dots between: anything else is no token that can be verified, and costs nothing.
-fn is_token(token: &[u8]) -> bool {
+pub(crate) fn is_token(token: &[u8]) -> bool {
     token.split(|byte| *byte == b'.').count() == 3
 }
 

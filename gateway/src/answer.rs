@@ -178,6 +178,25 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Every one.
+    pub(crate) const ALL: [Self; 15] = [
+        Self::Headers,
+        Self::Ambiguous,
+        Self::Credential,
+        Self::Unverified,
+        Self::Forbidden,
+        Self::Address,
+        Self::Host,
+        Self::Origin,
+        Self::Method,
+        Self::Size,
+        Self::Encoding,
+        Self::Rate,
+        Self::InFlight,
+        Self::Slow,
+        Self::Path,
+    ];
+
     fn parts(self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::Headers => (

@@ -79,13 +79,13 @@ pub struct Args {
     /// Seconds that requests may go on after SIGTERM
     #[arg(long, env = names::DRAIN_SECS, default_value = "30", value_name = "SECS")]
     pub drain_secs: u32,
-    /// File that is written with the address and the process id
+    /// File that is written with the addresses and the process id
     #[arg(long, env = names::ADDRESS_FILE, value_name = "FILE")]
     pub address_file: Option<PathBuf>,
     /// Address and port of /metrics [default: not served]
     #[arg(long, env = names::METRICS_LISTEN, value_name = "ADDR")]
     pub metrics_listen: Option<SocketAddr>,
-    /// Folder of operators' keys, files NAME.read and NAME.write; watched [default: no operations are served]
+    /// Folder of operators: keys in NAME.read and NAME.write, rules for tokens in NAME.yaml; watched [default: no operations are served]
     #[arg(long, env = names::OPERATORS_DIR, value_name = "DIR")]
     pub operators_dir: Option<PathBuf>,
     /// Ranges that operators may call from, separated by commas [default: this machine]
@@ -146,7 +146,7 @@ pub struct Config {
     pub drain: Duration,
     /// Where `/metrics` is.
     pub metrics: Option<SocketAddr>,
-    /// Keys of the platform's operators.
+    /// The folder of the platform's operators.
     pub operators: Option<PathBuf>,
     /// Where operators may be.
     pub operators_ranges: CidrSet,

@@ -18,7 +18,7 @@ use crate::groups::{Group, Groups, is_label};
 use crate::metrics::Metrics;
 use crate::names::GROUP_HEADER;
 use crate::oidc::{Oidc, WELL_KNOWN};
-use crate::operations::Operations;
+use crate::operations::{MCP_PATH, Operations};
 use crate::recent::Recent;
 
 /// A gateway, before it listens.
@@ -73,11 +73,18 @@ impl Gateway {
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
+        let presented = request.headers().contains_key(AUTHORIZATION);
         let answer = match self.place(&request) {
             Place::Health => return health(&request, true),
             Place::Ready => return health(&request, self.is_ready()),
-            Place::Operations(operations) => operations.mcp(&self.door, peer, request).await,
-            Place::Api(operations, path) => operations.api(&self.door, peer, &path, request).await,
+            Place::Operations(operations) => {
+                let answer = operations.mcp(&self.door, peer, request).await;
+                self.told(answer, presented)
+            }
+            Place::Api(operations, path) => {
+                let answer = operations.api(&self.door, peer, &path, request).await;
+                self.told(answer, presented)
+            }
             Place::Group(group, path) => {
                 let running = self.metrics.begin(group.as_ref().map(|group| &group.name));
                 let answer = endpoint::answer(self, group, &path, peer, request).await;
@@ -128,6 +135,14 @@ impl Gateway {
         match &self.oidc {
             Some(oidc) => oidc.refuse(refusal, path, headers.contains_key(AUTHORIZATION)),
             None => refusal.answer(),
+        }
+    }
+
+    /// An answer of the operations; one that refuses the credential says how to get one.
+    fn told(&self, answer: Answer, presented: bool) -> Answer {
+        match &self.oidc {
+            Some(oidc) => oidc.challenged(answer, MCP_PATH, presented),
+            None => answer,
         }
     }
 

@@ -14,6 +14,7 @@ use ramen_redact::Secret;
 use serde::Deserialize;
 
 use crate::groups::{GroupName, GroupSpec, Groups, WorkerAt, is_label};
+use crate::metrics::Metrics;
 use crate::pool::WorkerTls;
 use crate::upstreams::UpstreamSpec;
 
@@ -252,9 +253,10 @@ fn first_key(files: &KeyFiles) -> Result<Secret, String> {
         .ok_or_else(|| format!("{} holds no key", path.display()))
 }
 
-/// Keeps the groups as the file says, for ever. A file that cannot be used changes nothing.
-pub async fn watch(path: PathBuf, groups: Groups, mut last: Reading) {
+/// Keeps the groups as the file says, for ever. A file that cannot be used changes nothing, and is told by the metrics.
+pub async fn watch(path: PathBuf, groups: Groups, mut last: Reading, metrics: Arc<Metrics>) {
     let mut seen = last.prints();
+    metrics.unusable("groups", false);
     let mut looks = 0_u32;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -268,7 +270,9 @@ pub async fn watch(path: PathBuf, groups: Groups, mut last: Reading) {
         if now == seen {
             continue;
         }
-        match read(&path) {
+        let read = read(&path);
+        metrics.unusable("groups", read.is_err());
+        match read {
             Ok(reading) => {
                 groups.replace(&reading.specs);
                 tracing::info!(groups = reading.specs.len(), "groups read");

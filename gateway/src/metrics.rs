@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -21,8 +21,12 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::answer::{Answer, Refusal};
 use crate::groups::{GroupName, Groups};
+use crate::operations::OpError;
 
 pub(crate) use outcome::Outcome;
+
+/// What an operation that did not fail counts as.
+pub(crate) const DONE: &str = "ok";
 
 /// Groups with series of their own; all others count as `other`.
 const MAX_GROUPS: usize = 1000;
@@ -63,6 +67,11 @@ struct ByReason {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByFile {
+    file: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByOperation {
     operation: String,
     outcome: &'static str,
@@ -84,8 +93,11 @@ pub struct Metrics {
     auth_failures: Family<ByReason, Counter>,
     refusals: Family<ByReason, Counter>,
     operations: Family<ByOperation, Counter>,
+    unusable_files: Family<ByFile, Gauge>,
     /// Groups that have series of their own.
     known: RwLock<HashSet<String>>,
+    /// Held while the text is written: what it counts anew is counted for one reader at a time.
+    writing: Mutex<()>,
 }
 
 impl Default for Metrics {
@@ -110,10 +122,16 @@ impl Default for Metrics {
             auth_failures: Family::default(),
             refusals: Family::default(),
             operations: Family::default(),
+            unusable_files: Family::default(),
             known: RwLock::default(),
+            writing: Mutex::default(),
             registry: Registry::default(),
         };
         metrics.register(&mut registry);
+        // A series that begins with its first event shows no increase: what alerts ask for is there before.
+        for refusal in Refusal::ALL {
+            metrics.counter(refusal);
+        }
         Self {
             registry,
             ..metrics
@@ -180,6 +198,11 @@ impl Metrics {
             "Operations of the platform by how they ended: ok, or the code of the error",
             self.operations.clone(),
         );
+        registry.register(
+            "unusable_files",
+            "1 while a file of the configuration cannot be used as it is now (certificate, groups, operators)",
+            self.unusable_files.clone(),
+        );
     }
 
     /// A request to a group begins. It counts as cancelled when this is dropped before its end.
@@ -205,9 +228,12 @@ impl Metrics {
 
     /// Counts an answer that is a refusal of the gate.
     pub(crate) fn judged(&self, answer: &Answer) {
-        let Some(refusal) = answer.extensions().get::<Refusal>() else {
-            return;
-        };
+        if let Some(refusal) = answer.extensions().get::<Refusal>() {
+            self.counter(*refusal).inc();
+        }
+    }
+
+    fn counter(&self, refusal: Refusal) -> Counter {
         let (family, reason) = match refusal {
             Refusal::Credential => (&self.auth_failures, "credential"),
             Refusal::Unverified => (&self.auth_failures, "unverified"),
@@ -225,7 +251,24 @@ impl Metrics {
             Refusal::Slow => (&self.refusals, "slow"),
             Refusal::Path => (&self.refusals, "path"),
         };
-        family.get_or_create(&ByReason { reason }).inc();
+        family.get_or_create_owned(&ByReason { reason })
+    }
+
+    /// Whether a file of the configuration cannot be used as it is now.
+    pub(crate) fn unusable(&self, file: &'static str, unusable: bool) {
+        let labels = ByFile { file };
+        self.unusable_files
+            .get_or_create(&labels)
+            .set(unusable.into());
+    }
+
+    /// This operation of the platform is served.
+    pub(crate) fn operates(&self, operation: &str) {
+        for &outcome in OpError::CODES.iter().chain(&[DONE]) {
+            let operation = operation.to_owned();
+            let labels = ByOperation { operation, outcome };
+            self.operations.get_or_create(&labels);
+        }
     }
 
     /// An operation of the platform ended.
@@ -256,6 +299,7 @@ impl Metrics {
 
     /// The text of `/metrics`, with what the groups are now. Groups that went take their series along.
     pub(crate) fn text(&self, groups: &Groups) -> String {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let all = groups.all();
         let names: HashSet<String> = all.iter().map(|group| group.name.to_string()).collect();
         let mut gone: Vec<String> = Vec::new();

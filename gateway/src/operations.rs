@@ -17,6 +17,7 @@ mod openapi;
 mod operators;
 mod page;
 pub mod platform;
+mod rules;
 mod run;
 
 pub use check::{Admit, Authorize, Context, DefaultPolicy, Disclosed, Gate, GateError, Guard};
@@ -28,6 +29,10 @@ pub use config::{
 pub use descriptor::{Access, Descriptor, Flags, Invoke, invoke, tool_name};
 pub use error::OpError;
 pub use fixed::Fixed;
-pub use keyring::{Grant, Keyring};
+pub use keyring::{Grant, Keyring, Known};
 pub use operators::{Operators, of_operators};
 pub use page::reference_page;
+pub use rules::Rule;
+
+/// Where the MCP endpoint is: what tokens are for, those that the JSON API is asked with too.
+pub(crate) const MCP_PATH: &str = "/api/v1/mcp";

@@ -1,7 +1,6 @@
 //! The program: configuration, listener, signals.
 
 use std::io::IsTerminal as _;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::oidc::Oidc;
 use crate::operations::platform::Platform;
-use crate::operations::{self, Fixed};
+use crate::operations::{self, Fixed, Operators};
 use crate::recent::Recent;
 use crate::{listed, listener};
 
@@ -71,7 +70,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("no signal handler")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("no signal handler")?;
     let groups = Groups::new(config.upstreams);
-    let platform = discover(config.source, &groups).await?;
+    let metrics = Arc::<Metrics>::default();
+    let platform = discover(config.source, &groups, &metrics).await?;
     let tls = config
         .tls
         .map(|(cert, key)| Tls::read(cert, key, tls::H2_AND_HTTP1))
@@ -82,18 +82,21 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     let (stop, stopping) = watch::channel(false);
     let recent = Arc::<Recent>::default();
-    let metrics = Arc::<Metrics>::default();
+    let oidc = config.oidc.map(|settings| Arc::new(Oidc::new(settings)));
+    if let Some(oidc) = oidc.clone() {
+        tokio::spawn(async move { oidc.warm().await });
+    }
+    let operators = config.operators.map(|dir| {
+        let (oidc, metrics) = (oidc.clone(), Arc::clone(&metrics));
+        Operators::read(dir, Vec::new(), oidc, Some(metrics))
+    });
     let operations = operations::of_operators(
-        config.operators,
+        operators,
         config.operators_ranges,
         platform,
         &groups,
         &recent,
     )?;
-    let oidc = config.oidc.map(|settings| Arc::new(Oidc::new(settings)));
-    if let Some(oidc) = oidc.clone() {
-        tokio::spawn(async move { oidc.warm().await });
-    }
     let gateway = Arc::new(Gateway {
         groups,
         door: Door {
@@ -113,15 +116,26 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen at {}", config.listen))?;
     let address = listener.local_addr().context("no local address")?;
-    if let Some(file) = &config.address_file {
-        tell(file, address).with_context(|| format!("cannot write {}", file.display()))?;
-    }
+    let mut told = serde_json::json!({ "http": address.to_string(), "pid": std::process::id() });
     if let Some(at) = config.metrics {
         let port = TcpListener::bind(at).await;
         let port = port.with_context(|| format!("cannot listen at {at} for metrics"))?;
-        let gateway = Arc::clone(&gateway);
-        let text = move || gateway.metrics.text(&gateway.groups);
+        told["metrics"] = port
+            .local_addr()
+            .context("no local address")?
+            .to_string()
+            .into();
+        let (gateway, tls) = (Arc::clone(&gateway), tls.clone());
+        let text = move || {
+            if let Some(tls) = &tls {
+                gateway.metrics.unusable("certificate", tls.is_stale());
+            }
+            gateway.metrics.text(&gateway.groups)
+        };
         tokio::spawn(serve_metrics(port, text));
+    }
+    if let Some(file) = &config.address_file {
+        tell(file, &told).with_context(|| format!("cannot write {}", file.display()))?;
     }
     tracing::info!(%address, tls = tls.is_some(), "listening");
     let places = ramen_listener::places(config.max_connections);
@@ -144,12 +158,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 /// Keeps the groups as their source says from now on. What the operations work on comes from there too.
-async fn discover(source: Source, groups: &Groups) -> anyhow::Result<Arc<dyn Platform>> {
+async fn discover(
+    source: Source,
+    groups: &Groups,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<dyn Platform>> {
     match source {
         Source::File(file) => {
             let reading = listed::read(&file)?;
             groups.replace(&reading.specs);
-            tokio::spawn(listed::watch(file, groups.clone(), reading));
+            let metrics = Arc::clone(metrics);
+            tokio::spawn(listed::watch(file, groups.clone(), reading, metrics));
             Ok(Arc::new(Fixed::new(groups.clone())))
         }
         #[cfg(feature = "discovery-kube")]
@@ -181,8 +200,7 @@ fn identity() -> String {
 }
 
 /// Written whole or not at all: who waits for the file reads it at once.
-fn tell(file: &Path, address: SocketAddr) -> std::io::Result<()> {
-    let text = serde_json::json!({ "http": address.to_string(), "pid": std::process::id() });
+fn tell(file: &Path, text: &serde_json::Value) -> std::io::Result<()> {
     let new = file.with_extension("new");
     std::fs::write(&new, text.to_string())?;
     std::fs::rename(new, file)

@@ -7,13 +7,15 @@
 mod pattern;
 #[cfg(test)]
 mod tests;
+mod whom;
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use self::pattern::Pattern;
+pub use self::pattern::Pattern;
+pub use self::whom::{Whom, judge_list};
 
 /// Rules of one group, at most.
 pub const MAX_RULES: usize = 64;
@@ -97,10 +99,7 @@ pub struct AccessRules {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
-    issuer: Option<String>,
-    subjects: Vec<String>,
-    groups: Vec<String>,
-    claims: Vec<ClaimText>,
+    whom: Whom,
     keys: Vec<String>,
     tools: Vec<Pattern>,
     resources: Vec<Pattern>,
@@ -152,7 +151,7 @@ impl AccessRules {
 
     /// What the bearer of a token may use; `None` when no rule is about them.
     pub fn of_identity(self: &Arc<Self>, identity: &Identity) -> Option<Allowed> {
-        self.allowed(|rule| rule.is_about(identity))
+        self.allowed(|rule| rule.whom.is(identity))
     }
 
     /// What the bearer of a key may use; `None` when no rule is about it.
@@ -175,39 +174,14 @@ impl AccessRules {
 impl Rule {
     fn of(text: RuleText) -> Self {
         let patterns = |list: Vec<String>| list.into_iter().map(Pattern::from).collect();
-        let RuleText {
-            issuer,
-            subjects,
-            groups,
-            claims,
-            keys,
-            tools,
-            resources,
-            prompts,
-        } = text;
+        let (whom, text) = text.split();
         Self {
-            issuer,
-            subjects,
-            groups,
-            claims,
-            keys,
-            tools: patterns(tools),
-            resources: patterns(resources),
-            prompts: patterns(prompts),
+            whom,
+            keys: text.keys,
+            tools: patterns(text.tools),
+            resources: patterns(text.resources),
+            prompts: patterns(text.prompts),
         }
-    }
-
-    fn is_about(&self, identity: &Identity) -> bool {
-        // A rule for keys alone says nothing of tokens.
-        if self.subjects.is_empty() && self.groups.is_empty() && self.claims.is_empty() {
-            return false;
-        }
-        let issuer = self.issuer.as_ref();
-        let groups = &self.groups;
-        issuer.is_none_or(|issuer| *issuer == identity.issuer)
-            && (self.subjects.is_empty() || has(&self.subjects, Some(&identity.subject)))
-            && (groups.is_empty() || identity.groups.iter().any(|group| groups.contains(group)))
-            && self.claims.iter().all(|claim| claim.is_made(identity))
     }
 
     fn allows(&self, item: Item<'_>) -> bool {
@@ -220,16 +194,16 @@ impl Rule {
     }
 }
 
-impl ClaimText {
-    fn is_made(&self, identity: &Identity) -> bool {
-        let wanted = |text: &str| self.values.iter().any(|value| value == text);
-        match claim(&identity.claims, &self.name) {
-            // The scopes of a token are one text (RFC 9068).
-            Some(Value::String(text)) if self.name == "scope" => text.split(' ').any(wanted),
-            Some(Value::Array(values)) => values.iter().filter_map(plain).any(|text| wanted(&text)),
-            Some(value) => plain(value).is_some_and(|text| wanted(&text)),
-            None => false,
-        }
+impl RuleText {
+    /// Which tokens it is about, and the rest.
+    fn split(mut self) -> (Whom, Self) {
+        let whom = Whom {
+            issuer: self.issuer.take(),
+            subjects: std::mem::take(&mut self.subjects),
+            groups: std::mem::take(&mut self.groups),
+            claims: std::mem::take(&mut self.claims),
+        };
+        (whom, self)
     }
 }
 
@@ -246,15 +220,6 @@ pub fn claim<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value
     Some(value)
 }
 
-/// A value as a rule writes it.
-fn plain(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-        _ => None,
-    }
-}
-
 fn has(list: &[String], name: Option<&str>) -> bool {
     list.iter()
         .any(|entry| entry == ANYBODY || Some(entry.as_str()) == name)
@@ -267,36 +232,18 @@ fn judge(at: usize, rule: &RuleText, faults: &mut Vec<RuleFault>) {
             message: message.to_owned(),
         });
     };
-    let lists = [
-        (".subjects", &rule.subjects),
-        (".groups", &rule.groups),
+    let (whom, rule) = rule.clone().split();
+    whom.judge(&mut push);
+    for (field, list) in [
         (".keys", &rule.keys),
         (".tools", &rule.tools),
         (".resources", &rule.resources),
         (".prompts", &rule.prompts),
-    ];
-    for (field, list) in lists {
-        if list.len() > MAX_ENTRIES {
-            push(field.to_owned(), "has more than 128 entries");
-        }
-        for (n, entry) in list.iter().enumerate() {
-            if entry.is_empty() || entry.len() > MAX_ENTRY {
-                push(format!("{field}[{n}]"), "has from 1 to 512 bytes");
-            }
-        }
+    ] {
+        judge_list(field, list, &mut push);
     }
-    for (n, claim) in rule.claims.iter().enumerate() {
-        let field = format!(".claims[{n}]");
-        if claim.name.is_empty() {
-            push(format!("{field}.name"), "must name a claim");
-        }
-        if claim.values.is_empty() {
-            push(format!("{field}.values"), "must name a value");
-        }
-    }
-    let of_tokens = !(rule.subjects.is_empty() && rule.groups.is_empty() && rule.claims.is_empty());
     let of_keys = !rule.keys.is_empty();
-    match (of_tokens, of_keys) {
+    match (!whom.is_nobody(), of_keys) {
         (false, false) => push(
             String::new(),
             "must say whom it is about: subjects, groups, claims or keys",
@@ -307,7 +254,7 @@ fn judge(at: usize, rule: &RuleText, faults: &mut Vec<RuleFault>) {
         ),
         _ => {}
     }
-    if of_keys && rule.issuer.is_some() {
+    if of_keys && whom.issuer.is_some() {
         push(".issuer".to_owned(), "keys have no issuer");
     }
     if rule.tools.is_empty() && rule.resources.is_empty() && rule.prompts.is_empty() {

@@ -79,7 +79,7 @@ impl KeyFiles {
     pub fn read(&self) -> (KeySet, Vec<KeyFault>) {
         let (mut keys, mut faults) = (KeySet::empty(), Vec::new());
         for path in self.paths(&mut faults) {
-            match read_file(&path) {
+            match read_small(&path) {
                 Ok(Some(text)) => {
                     let name = path.file_name().and_then(|name| name.to_str());
                     keys.add_named(name, &text);
@@ -110,7 +110,8 @@ fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".")
 }
 
-fn read_file(path: &Path) -> std::io::Result<Option<String>> {
+/// The text of a regular file of at most 1 MiB; `None`: it is none, such as a folder.
+pub fn read_small(path: &Path) -> std::io::Result<Option<String>> {
     let meta = fs::metadata(path)?;
     if !meta.is_file() {
         return Ok(None);

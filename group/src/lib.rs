@@ -40,7 +40,7 @@ pub use env_file::{EnvFile, ResolvedEnv};
 pub use golden::{Expect, GoldenCase, GoldenTests};
 pub use guardrails::{Engine, FailMode, Guardrails, ToolHooks};
 pub use input::{ArgFault, ArgFaults, InputSchema, Param};
-pub use key_files::{KeyFault, KeyFiles, KeyPrint, keys_of_entries};
+pub use key_files::{KeyFault, KeyFiles, KeyPrint, keys_of_entries, read_small};
 pub use name::{NAME_RULE, PackageName};
 pub use prompt::{Prompt, PromptArgument, Template};
 pub use reason::{Reason, Stage, errors_page};

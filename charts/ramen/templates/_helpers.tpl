@@ -129,8 +129,11 @@ seccompProfile:
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
 {{- fail "gateway.autoscaling.minReplicas is above gateway.autoscaling.maxReplicas" }}
 {{- end }}
-{{- if and .operations.secretName (not .operations.cidrs) }}
-{{- fail "gateway.operations.secretName needs gateway.operations.cidrs: from where operators may call" }}
+{{- if and (or .operations.secretName .operations.rules) (not .operations.cidrs) }}
+{{- fail "gateway.operations.secretName and gateway.operations.rules need gateway.operations.cidrs: from where operators may call" }}
+{{- end }}
+{{- if and .operations.rules (not .oidc) }}
+{{- fail "gateway.operations.rules are for those who are signed in: they need gateway.oidc" }}
 {{- end }}
 {{- if and .oidc (not (and .oidc.publicUrl .oidc.issuers)) }}
 {{- fail "gateway.oidc needs gateway.oidc.publicUrl and gateway.oidc.issuers" }}

@@ -103,11 +103,11 @@ What a gateway may do in the namespaces whose groups it serves. It reads no Secr
 {{- define "ramen.gatewayRules" -}}
 - apiGroups: [ramen.dev]
   resources: [mcpgroups]
-  verbs: [list, watch{{ if .Values.gateway.operations.secretName }}, get, patch{{ end }}]
+  verbs: [list, watch{{ if or .Values.gateway.operations.secretName .Values.gateway.operations.rules }}, get, patch{{ end }}]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]
-{{ if .Values.gateway.operations.secretName }}
+{{ if or .Values.gateway.operations.secretName .Values.gateway.operations.rules }}
 - apiGroups: [""]
   resources: [events]
   verbs: [list]

@@ -96,7 +96,7 @@ impl Desk {
         let key = (name.namespace.clone(), name.name.clone());
         let mut groups = self.locked();
         let kept = groups.get_mut(&key);
-        read(kept.ok_or_else(|| OpError::NotFound(format!("there is no group {name}").into()))?)
+        read(kept.ok_or_else(|| OpError::no_group(name))?)
     }
 
     fn make(&self, name: &GroupName, change: &Change, who: &Who) -> Result<Value, OpError> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::oidc::Settings;
-use ramen_gateway::operations::{Grant, Keyring, Operations, platform};
+use ramen_gateway::operations::{Grant, Keyring, Operations, Operators, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
 use ramen_gateway::upstreams::{Policy, UpstreamSpec};
@@ -49,6 +49,15 @@ pub(super) struct Front {
     stop: watch::Sender<bool>,
 }
 
+/// Who is let in besides the bearers of the keys that are made here.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Trust<'a> {
+    /// File that says whose tokens count.
+    pub(super) oidc: Option<&'a Path>,
+    /// Folder of operators.
+    pub(super) operators: Option<&'a Path>,
+}
+
 /// What is known of a group.
 struct Known {
     dir: GroupDir,
@@ -77,17 +86,18 @@ impl Front {
         state: &StateDir,
         listen: Option<SocketAddr>,
         upstreams: Policy,
-        oidc: Option<&Path>,
+        trust: Trust<'_>,
         desk: &Desk,
     ) -> io::Result<Self> {
         let listener = bind(state, listen).await?;
         let address = listener.local_addr()?;
         write_atomic(&state.gateway(), address.to_string().as_bytes())?;
-        let oidc = oidc.map(|file| trusted(file, address)).transpose()?;
+        let oidc = trust.oidc.map(|file| trusted(file, address)).transpose()?;
         let (stop, stopping) = watch::channel(false);
         let groups = Groups::new(upstreams);
         let recent = Arc::<Recent>::default();
-        let operations = operations(state, desk, &groups, &recent)?;
+        let keyring = keyring(state, trust.operators, oidc.clone())?;
+        let operations = operations(keyring, desk, &groups, &recent)?;
         let gateway = Arc::new(Gateway {
             groups: groups.clone(),
             door: Door {
@@ -176,19 +186,34 @@ fn trusted(file: &Path, address: SocketAddr) -> io::Result<Arc<Oidc>> {
     Ok(oidc)
 }
 
-/// The platform's operations, open to whoever has the key in the state directory.
-fn operations(
+/// Who operates it: whoever has the key in the state directory, and those that the folder names.
+fn keyring(
     state: &StateDir,
+    operators: Option<&Path>,
+    oidc: Option<Arc<Oidc>>,
+) -> io::Result<Arc<Keyring>> {
+    let own = vec![Grant {
+        name: String::new(),
+        keys: KeySet::from_lines(&keys::operator(state)?),
+        access: vec!["*:*".to_owned()],
+    }];
+    Ok(match operators {
+        Some(dir) => Operators::read(dir.to_owned(), own, oidc, None).follow(),
+        None => {
+            let keyring = Keyring::default();
+            keyring.set(own);
+            Arc::new(keyring)
+        }
+    })
+}
+
+/// The platform's operations.
+fn operations(
+    keyring: Arc<Keyring>,
     desk: &Desk,
     groups: &Groups,
     recent: &Arc<Recent>,
 ) -> io::Result<Operations> {
-    let keyring = Arc::<Keyring>::default();
-    keyring.set(vec![Grant {
-        name: String::new(),
-        keys: KeySet::from_lines(&keys::operator(state)?),
-        access: vec!["*:*".to_owned()],
-    }]);
     platform::mount(
         Arc::new(desk.clone()),
         groups.clone(),

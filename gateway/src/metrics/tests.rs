@@ -99,6 +99,20 @@ fn what_an_answer_cannot_show_travels_with_it() {
 }
 
 #[test]
+fn a_file_that_cannot_be_used_is_told_until_it_can() {
+    let metrics = Metrics::default();
+    for unusable in [false, true, false] {
+        metrics.unusable("groups", unusable);
+        let line = format!(
+            r#"ramen_gateway_unusable_files{{file="groups"}} {}"#,
+            i32::from(unusable)
+        );
+        let text = metrics.text(&groups(0..0));
+        assert!(text.contains(&line), "{line} in\n{text}");
+    }
+}
+
+#[test]
 fn a_listen_stream_is_in_no_latency() {
     let metrics = Arc::<Metrics>::default();
     let opened = Outcome::Listening.mark(answer::empty(StatusCode::OK));
@@ -146,11 +160,43 @@ fn the_number_of_series_is_bounded_and_a_group_that_went_takes_its_own_along() {
 }
 
 #[test]
+fn what_alerts_ask_for_is_there_before_it_happens() {
+    let metrics = Metrics::default();
+    metrics.operates("groups.list");
+    let text = metrics.text(&groups(0..0));
+    for line in [
+        r#"ramen_gateway_auth_failures_total{reason="unverified"} 0"#,
+        r#"ramen_gateway_refusals_total{reason="in_flight"} 0"#,
+        r#"ramen_gateway_operations_total{operation="groups.list",outcome="internal"} 0"#,
+        r#"ramen_gateway_operations_total{operation="groups.list",outcome="ok"} 0"#,
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn readers_at_once_see_the_same_numbers() {
+    let metrics = Metrics::default();
+    let served = groups(0..50);
+    let text = || {
+        let text = metrics.text(&served);
+        lines(&text, "ramen_gateway_workers{").len()
+    };
+    std::thread::scope(|scope| {
+        let readers = [(); 4].map(|()| scope.spawn(|| [(); 20].map(|()| text())));
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), [100; 20]);
+        }
+    });
+}
+
+#[test]
 fn the_page_of_metrics_has_all_that_are_exposed_and_no_other() {
     let metrics = Arc::<Metrics>::default();
     metrics.begin(None).end(&Refusal::Path.answer());
     metrics.judged(&Refusal::Address.answer());
-    metrics.operated("groups.list", "ok");
+    metrics.operated("groups.list", DONE);
+    metrics.unusable("groups", false);
     let text = metrics.text(&groups(0..1));
     let types = text
         .lines()

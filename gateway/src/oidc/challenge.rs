@@ -15,8 +15,12 @@ pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 impl Oidc {
     /// The answer to a refusal at `path`, with where to go from here when it is one of the credential.
     pub(crate) fn refuse(&self, refusal: Refusal, path: &str, presented: bool) -> Answer {
-        let mut answer = refusal.answer();
-        if refusal == Refusal::Credential {
+        self.challenged(refusal.answer(), path, presented)
+    }
+
+    /// An answer at `path`; one that refuses the credential says where to go from here.
+    pub(crate) fn challenged(&self, mut answer: Answer, path: &str, presented: bool) -> Answer {
+        if answer.extensions().get() == Some(&Refusal::Credential) {
             let mut parts = vec!["Bearer realm=\"ramen\"".to_owned()];
             if presented {
                 parts.push("error=\"invalid_token\"".to_owned());

@@ -63,13 +63,16 @@ impl Operations {
         if *method != Method::GET {
             return not_allowed("GET");
         }
-        match self.allowed(context).await {
-            Ok(allowed) => {
-                let document = openapi::document(&self.info, &allowed);
-                answer::json(StatusCode::OK, document.to_string().into())
-            }
+        match self.described(context).await {
+            Ok(document) => answer::json(StatusCode::OK, document.to_string().into()),
             Err(error) => failed(&error, DESCRIPTION),
         }
+    }
+
+    async fn described(&self, context: &Context) -> Result<Value, OpError> {
+        let allowed = self.allowed(context).await?;
+        self.release_list(context, &allowed).await?;
+        Ok(openapi::document(&self.info, &allowed))
     }
 
     async fn operation(

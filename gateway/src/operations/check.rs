@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -148,8 +150,26 @@ pub(super) enum Purpose {
     Call,
 }
 
+/// What the application does, and a panic of it is an internal error.
+pub(super) async fn caught<T>(
+    what: &'static str,
+    run: impl Future<Output = Result<T, OpError>>,
+) -> Result<T, OpError> {
+    let caught = AssertUnwindSafe(run).catch_unwind().await;
+    caught.unwrap_or_else(|_panic| Err(OpError::Internal(format!("{what} panicked").into())))
+}
+
 /// Admission, then policy, then the agent's session.
 pub(super) async fn check(
+    gate: &Gate,
+    context: &Context,
+    operation: &Descriptor,
+    purpose: Purpose,
+) -> Result<(), OpError> {
+    caught("the check", judged(gate, context, operation, purpose)).await
+}
+
+async fn judged(
     gate: &Gate,
     context: &Context,
     operation: &Descriptor,

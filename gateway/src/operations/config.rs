@@ -169,14 +169,11 @@ pub fn new(config: Config, descriptors: Vec<Descriptor>) -> Result<Operations, C
     let authorize = authorize.ok_or(ConfigError::NoAuthorize)?;
     gate.validate()?;
     let rechecks = gate.rechecker().is_some();
-    if guard.is_some() && !rechecks {
-        return Err(ConfigError::GuardWithoutRechecker);
-    }
-    if guarded && guard.is_none() {
-        return Err(ConfigError::GuardedWithoutGuard);
-    }
-    if guarded && !rechecks {
-        return Err(ConfigError::GuardedWithoutRechecker);
+    match (&guard, rechecks) {
+        (None, _) if guarded => return Err(ConfigError::GuardedWithoutGuard),
+        (Some(_), false) if guarded => return Err(ConfigError::GuardedWithoutRechecker),
+        (Some(_), false) => return Err(ConfigError::GuardWithoutRechecker),
+        _ => {}
     }
     let max_result = if max_result == 0 {
         DEFAULT_MAX_RESULT
@@ -225,6 +222,9 @@ impl Operations {
     /// The same, and how each ended is counted.
     #[must_use]
     pub fn counted(mut self, metrics: &Arc<Metrics>) -> Self {
+        for served in &self.served {
+            metrics.operates(&served.descriptor.id);
+        }
         self.metrics = Some(Arc::clone(metrics));
         self
     }

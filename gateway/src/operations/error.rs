@@ -36,6 +36,22 @@ pub enum OpError {
 }
 
 impl OpError {
+    /// There is no such group; the same words for one that the caller may not know of.
+    pub fn no_group(name: &impl std::fmt::Display) -> Self {
+        Self::NotFound(format!("there is no group {name}").into())
+    }
+
+    /// All words that programs read.
+    pub(crate) const CODES: &[&str] = &[
+        "forbidden",
+        "not_found",
+        "invalid",
+        "conflict",
+        "unavailable",
+        "result_too_large",
+        "internal",
+    ];
+
     /// The word that programs read.
     pub fn code(&self) -> &'static str {
         match self {
@@ -109,6 +125,7 @@ mod tests {
             (OpError::Internal("secret".into()), "internal", 500),
         ] {
             assert_eq!((error.code(), error.status().as_u16()), (code, status));
+            assert!(OpError::CODES.contains(&code));
             let body: serde_json::Value = serde_json::from_slice(&error.envelope("a.b")).unwrap();
             assert_eq!(body["error"]["code"], code);
             assert_eq!(body["error"]["ref"].is_string(), code == "internal");

@@ -19,8 +19,7 @@ impl Fixed {
 
     fn get(&self, name: &GroupName) -> Result<Value, OpError> {
         let group = self.0.get(&name.namespace, &name.name);
-        let group =
-            group.ok_or_else(|| OpError::NotFound(format!("there is no group {name}").into()))?;
+        let group = group.ok_or_else(|| OpError::no_group(name))?;
         Ok(brief(&group))
     }
 }

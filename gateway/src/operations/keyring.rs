@@ -1,18 +1,37 @@
-//! Keys of operators of the platform: which key may do what. Replaced whole when the files change.
+//! Operators of the platform: which key, and whose token, may do what. Replaced whole when the files
+//! change.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::future::BoxFuture;
 use ramen_redact::{KeyDigest, KeySet};
 
+use super::MCP_PATH;
 use super::check::Admit;
-use super::descriptor::Descriptor;
+use super::descriptor::{Access, Descriptor};
 use super::error::OpError;
+use super::rules::Rule;
+use crate::access::is_token;
 use crate::door::{Caller, Denied, Recheck, Verify};
+use crate::groups::GroupName;
+use crate::oidc::Oidc;
 
-/// Keys with what each may do. No keys: nobody gets in.
+/// Who may do what. Without keys and rules nobody gets in.
 #[derive(Debug, Default)]
-pub struct Keyring(RwLock<Arc<Vec<Grant>>>);
+pub struct Keyring {
+    known: RwLock<Arc<Known>>,
+    /// Who judges tokens.
+    oidc: Option<Arc<Oidc>>,
+}
+
+/// What the files say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Of keys.
+    pub grants: Vec<Grant>,
+    /// Of tokens.
+    pub rules: Vec<Rule>,
+}
 
 /// Keys of one operator, and what they may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,38 +46,118 @@ pub struct Grant {
 }
 
 impl Keyring {
-    /// From now on these keys are valid.
+    /// One for keys, and for the tokens of these issuers.
+    pub fn trusting(oidc: Option<Arc<Oidc>>) -> Self {
+        Self {
+            known: RwLock::default(),
+            oidc,
+        }
+    }
+
+    /// From now on these keys are valid, and no token is.
     pub fn set(&self, grants: Vec<Grant>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(grants);
+        self.replace(Known {
+            grants,
+            rules: Vec::new(),
+        });
     }
 
-    fn now(&self) -> Arc<Vec<Grant>> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    /// From now on this counts.
+    pub fn replace(&self, known: Known) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
     }
 
+    fn now(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the caller may do in the groups of a namespace.
+    ///
+    /// A namespace that no rule about the caller reaches answers as a group that is not there.
+    pub(super) fn reach(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        access: &Access,
+        group: &GroupName,
+    ) -> Result<(), OpError> {
+        let known = self.now();
+        let Some(mut rules) = known.about(caller) else {
+            return Ok(());
+        };
+        let mut seen = false;
+        let allowed = rules.any(|rule| {
+            let reaches = rule.reaches(&group.namespace);
+            seen |= reaches;
+            reaches && rule.allows(operation, access)
+        });
+        match (allowed, seen) {
+            (true, _) => Ok(()),
+            (false, true) => Err(OpError::Forbidden(
+                format!(
+                    "no rule about you allows {operation} in {}",
+                    group.namespace
+                )
+                .into(),
+            )),
+            (false, false) => Err(OpError::no_group(group)),
+        }
+    }
+}
+
+impl Known {
     /// Whose key it is. All keys are looked at, so that the time says nothing.
     fn owner(&self, digest: &KeyDigest) -> Option<String> {
         let mut owner = None;
-        for grant in self.now().iter() {
+        for grant in &self.grants {
             if grant.keys.holds(digest) && owner.is_none() {
                 owner = Some(grant.name.clone());
             }
         }
         owner
     }
+
+    /// The rules about a caller with a token; `None` for one with a key.
+    fn about<'k>(&'k self, caller: &'k Caller) -> Option<impl Iterator<Item = &'k Rule>> {
+        let identity = &caller.bearer.as_ref()?.identity;
+        Some(self.rules.iter().filter(|rule| rule.is_about(identity)))
+    }
+
+    /// Whether a caller who was verified may come in now.
+    fn welcome(&self, caller: &Caller) -> Result<(), Denied> {
+        match &caller.bearer {
+            None => self
+                .owner(&caller.digest)
+                .map(|_| ())
+                .ok_or(Denied::Invalid),
+            Some(bearer) if !bearer.is_valid() => Err(Denied::Invalid),
+            Some(_) => {
+                let mut rules = self.about(caller).into_iter().flatten();
+                rules.next().map(|_| ()).ok_or(Denied::Forbidden)
+            }
+        }
+    }
 }
 
 impl Verify for Keyring {
     fn verify<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Caller, Denied>> {
         let digest = KeyDigest::of(token);
-        let verdict = self.owner(&digest).map(|name| {
+        if let Some(name) = self.now().owner(&digest) {
             let mut caller = Caller::of_key(digest);
             if !name.is_empty() {
                 caller.id = format!("{name}/{}", caller.id).into();
             }
-            caller
-        });
-        Box::pin(std::future::ready(verdict.ok_or(Denied::Invalid)))
+            return Box::pin(std::future::ready(Ok(caller)));
+        }
+        let Some(oidc) = self.oidc.as_deref().filter(|_| is_token(token)) else {
+            return Box::pin(std::future::ready(Err(Denied::Invalid)));
+        };
+        Box::pin(async move {
+            let bearer = oidc.identify(token, MCP_PATH).await?;
+            let caller = Caller::of_bearer(token, bearer);
+            self.now().welcome(&caller)?;
+            Ok(caller)
+        })
     }
 
     fn rechecker(&self) -> Option<&dyn Recheck> {
@@ -68,17 +167,24 @@ impl Verify for Keyring {
 
 impl Recheck for Keyring {
     fn recheck<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Result<(), Denied>> {
-        let verdict = self.owner(&caller.digest).map(|_| ());
-        Box::pin(std::future::ready(verdict.ok_or(Denied::Invalid)))
+        Box::pin(std::future::ready(self.now().welcome(caller)))
     }
 }
 
 impl Admit for Keyring {
     fn admit(&self, caller: &Caller, operation: &Descriptor) -> Result<(), OpError> {
+        let known = self.now();
+        if let Some(mut rules) = known.about(caller) {
+            let (id, access) = (&operation.id, &operation.access);
+            if rules.any(|rule| rule.allows(id, access)) {
+                return Ok(());
+            }
+            let why = format!("no rule about you allows {id}");
+            return Err(OpError::Forbidden(why.into()));
+        }
         let wanted = operation.access.as_str();
-        let now = self.now();
-        let mut granted = now
-            .iter()
+        let own = known.grants.iter();
+        let mut granted = own
             .filter(|grant| grant.keys.holds(&caller.digest))
             .flat_map(|grant| &grant.access);
         if granted.any(|access| covers(access, wanted)) {
@@ -90,7 +196,8 @@ impl Admit for Keyring {
     }
 }
 
-fn covers(grant: &str, wanted: &str) -> bool {
+/// Whether a grant covers an access.
+pub(super) fn covers(grant: &str, wanted: &str) -> bool {
     let (Some((resource, verb)), Some((wanted_resource, wanted_verb))) =
         (grant.split_once(':'), wanted.split_once(':'))
     else {

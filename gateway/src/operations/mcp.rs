@@ -16,7 +16,7 @@ use ramen_mcp::{
 };
 use serde_json::json;
 
-use super::check::{Context, Disclosed, Purpose, check};
+use super::check::{Context, Purpose, check};
 use super::config::{Operations, Served};
 use super::error::OpError;
 use super::run::Output;
@@ -140,17 +140,7 @@ impl Operations {
     ) -> Result<Bytes, OpError> {
         let listed = self.allowed(context).await?;
         let reply = replied(self.server(listed.clone()).step(message, connection));
-        if self.gate.rechecker().is_some() {
-            for served in &listed {
-                check(&self.gate, context, &served.descriptor, Purpose::List).await?;
-            }
-            if let Some(guard) = &self.guard {
-                let operations: Vec<_> = listed.iter().map(|served| &served.descriptor).collect();
-                guard
-                    .check(context, None, Disclosed::Operations(&operations))
-                    .await?;
-            }
-        }
+        self.release_list(context, &listed).await?;
         Ok(reply)
     }
 

@@ -19,7 +19,13 @@ pub(super) fn document(info: &Implementation, served: &[Arc<Served>]) -> Value {
         "paths": paths,
         "security": [{ "key": [] }],
         "components": {
-            "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
+            "securitySchemes": {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The key of an operator, or a token of an issuer that the gateway trusts.",
+                },
+            },
             "schemas": {
                 "Error": {
                     "type": "object",

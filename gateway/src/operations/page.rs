@@ -1,6 +1,7 @@
 //! docs/reference/operations.md, made of the same descriptors that are served.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -24,14 +25,15 @@ curl -H \"Authorization: Bearer $KEY\" \"$URL/api/v1/openapi.json\"
 ```
 
 An operation that only reads answers GET too, with its input in the query. `GET /api/v1/openapi.json` is OpenAPI 3.1 of
-what the key may use.
+what the caller may use.
 ";
 
 /// The page.
 pub fn reference_page() -> String {
     let groups = Groups::default();
-    let keeper = std::sync::Arc::new(Fixed::new(groups.clone()));
-    let all = platform::descriptors(keeper, groups, std::sync::Arc::default());
+    let keeper = Arc::new(Fixed::new(groups.clone()));
+    let (recent, keyring) = (Arc::default(), Arc::default());
+    let all = platform::descriptors(keeper, groups, recent, keyring);
     let mut page = HEAD.to_owned();
     page.push_str("\n| operation | access | what it does |\n|---|---|---|\n");
     for one in &all {
@@ -131,11 +133,11 @@ fn errors(page: &mut String) {
     for (error, when) in [
         (
             OpError::Forbidden(text.clone()),
-            "the key is not granted the access, or the cluster refuses the gateway",
+            "the caller is not granted the access, or not in this namespace, or the cluster refuses the gateway",
         ),
         (
             OpError::NotFound(text.clone()),
-            "there is no such group or operation",
+            "there is no such group or operation, or none that the caller may know of",
         ),
         (
             OpError::Invalid(text.clone()),

@@ -1,24 +1,25 @@
 //! The operations of a Ramen platform, over whatever keeps the groups: `ramen up`, or a cluster.
 
+mod asked;
 mod input;
 mod result;
+mod tools;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use ramen_group::CidrSet;
 use serde_json::{Value, json};
 
+use self::asked::{Asked, Parts};
 use self::input::{deploy, group_of, group_only, limit_of, optional_group};
-use super::check::{Context, DefaultPolicy, Gate};
+use self::tools::tools;
+use super::check::{DefaultPolicy, Gate};
 use super::config::{Config, ConfigError, DEFAULT_MAX_RESULT, Operations, new, plain_context};
-use super::descriptor::{Access, Descriptor, Flags, Invoke, invoke};
+use super::descriptor::{Access, Descriptor, Flags};
 use super::error::OpError;
 use super::keyring::Keyring;
 use crate::groups::{GroupName, Groups};
-use crate::pool::Carried;
 use crate::recent::Recent;
 
 /// Who asks for a change, for the record.
@@ -67,15 +68,7 @@ pub trait Platform: Send + Sync {
     ) -> BoxFuture<'a, Result<Value, OpError>>;
 }
 
-/// What the operations work on.
-#[derive(Clone)]
-struct Parts {
-    platform: Arc<dyn Platform>,
-    groups: Groups,
-    recent: Arc<Recent>,
-}
-
-/// The endpoint with all operations, for whoever has a key of the ring and calls from the ranges.
+/// The endpoint with all operations, for those whom the ring knows and who call from the ranges.
 pub fn mount(
     platform: Arc<dyn Platform>,
     groups: Groups,
@@ -87,7 +80,7 @@ pub fn mount(
     let config = Config {
         gate: Gate {
             verify: Some(keyring.clone()),
-            admit: Some(keyring),
+            admit: Some(keyring.clone()),
             max_response: DEFAULT_MAX_RESULT,
         },
         context: Some(plain_context()),
@@ -100,19 +93,21 @@ pub fn mount(
         max_result: 0,
         ranges,
     };
-    new(config, descriptors(platform, groups, recent))
+    new(config, descriptors(platform, groups, recent, keyring))
 }
 
-/// The descriptors of all operations.
+/// The descriptors of all operations. The ring says in which namespaces a caller may use each.
 pub fn descriptors(
     platform: Arc<dyn Platform>,
     groups: Groups,
     recent: Arc<Recent>,
+    keyring: Arc<Keyring>,
 ) -> Vec<Descriptor> {
     let parts = Parts {
         platform,
         groups,
         recent,
+        keyring,
     };
     let mut all = parts.that_read();
     all.extend(parts.that_change());
@@ -133,42 +128,12 @@ const TAKES: Flags = Flags {
     ..CHANGES
 };
 
-fn reading(
-    id: &str,
-    summary: &str,
-    access: &str,
+/// What an operation is called, says of itself and asks for.
+struct About<'a> {
+    id: &'a str,
+    summary: &'a str,
+    access: &'a str,
     input: Value,
-    result: Value,
-    run: Invoke,
-) -> Descriptor {
-    Descriptor {
-        id: id.to_owned(),
-        summary: summary.to_owned(),
-        access: Access::new(access),
-        input,
-        result,
-        flags: Flags::READS,
-        invoke: Some(run),
-    }
-}
-
-fn changing(
-    id: &str,
-    summary: &str,
-    access: &str,
-    input: Value,
-    flags: Flags,
-    run: Invoke,
-) -> Descriptor {
-    Descriptor {
-        id: id.to_owned(),
-        summary: summary.to_owned(),
-        access: Access::new(access),
-        input,
-        result: result::asked(),
-        flags,
-        invoke: Some(run),
-    }
 }
 
 const READ: &str = "groups:read";
@@ -176,165 +141,197 @@ const WRITE: &str = "groups:write";
 
 impl Parts {
     fn that_read(&self) -> Vec<Descriptor> {
-        let groups = self.run(|parts, _, _| async move {
-            Ok(json!({ "groups": parts.platform.groups().await? }))
-        });
-        let group = self.run(|parts, _, input| async move {
-            let name = group_of(&input)?;
-            let mut group = parts.platform.group(&name).await?;
-            let served = parts.groups.get(&name.namespace, &name.name);
-            let upstreams = served.map(|served| served.upstreams.status());
-            if let Some(upstreams) = upstreams.filter(|upstreams| !upstreams.is_empty()) {
-                group["upstreams"] = upstreams.into();
-            }
-            Ok(group)
-        });
-        let errors = self.run(|parts, _, input| async move {
-            Ok(json!({ "errors": parts.platform.errors(&group_of(&input)?).await? }))
-        });
-        let events = self.run(|parts, _, input| async move {
-            Ok(json!({ "events": parts.platform.events(&group_of(&input)?).await? }))
-        });
-        let listed = self.run(|parts, _, input| async move {
-            Ok(json!({ "tools": tools(&parts.groups, &group_of(&input)?).await? }))
-        });
-        let calls = self.run(|parts, _, input| async move {
-            let group = input.get("group").map(|_| group_of(&input)).transpose()?;
-            Ok(json!({ "calls": parts.recent.newest(group.as_ref(), limit_of(&input)) }))
-        });
         vec![
-            reading(
-                "groups.list",
-                "Lists all groups with their state in brief.",
-                READ,
-                input::nothing(),
+            self.reading(
+                About {
+                    id: "groups.list",
+                    summary: "Lists all groups with their state in brief.",
+                    access: READ,
+                    input: input::nothing(),
+                },
                 result::groups(),
-                groups,
+                |asked, _| async move {
+                    let groups = asked.parts.platform.groups().await?;
+                    Ok(json!({ "groups": asked.only_reached(groups) }))
+                },
             ),
-            reading(
-                "groups.get",
-                "Shows one group: revisions, state, packages, upstreams.",
-                READ,
-                group_only(),
+            self.reading(
+                About {
+                    id: "groups.get",
+                    summary: "Shows one group: revisions, state, packages, upstreams.",
+                    access: READ,
+                    input: group_only(),
+                },
                 result::group(),
-                group,
+                |asked, input| async move {
+                    let (parts, name) = (&asked.parts, group_of(&input)?);
+                    let mut group = parts.platform.group(&name).await?;
+                    let served = parts.groups.get(&name.namespace, &name.name);
+                    let upstreams = served.map(|served| served.upstreams.status());
+                    if let Some(upstreams) = upstreams.filter(|upstreams| !upstreams.is_empty()) {
+                        group["upstreams"] = upstreams.into();
+                    }
+                    Ok(group)
+                },
             ),
-            reading(
-                "groups.errors",
-                "Lists what is wrong with the revision of a group that was tried last.",
-                READ,
-                group_only(),
+            self.reading(
+                About {
+                    id: "groups.errors",
+                    summary: "Lists what is wrong with the revision of a group that was tried last.",
+                    access: READ,
+                    input: group_only(),
+                },
                 result::errors(),
-                errors,
+                |asked, input| async move {
+                    Ok(json!({ "errors": asked.parts.platform.errors(&group_of(&input)?).await? }))
+                },
             ),
-            reading(
-                "groups.events",
-                "Lists what happened to a group lately, newest first.",
-                READ,
-                group_only(),
+            self.reading(
+                About {
+                    id: "groups.events",
+                    summary: "Lists what happened to a group lately, newest first.",
+                    access: READ,
+                    input: group_only(),
+                },
                 result::events(),
-                events,
+                |asked, input| async move {
+                    Ok(json!({ "events": asked.parts.platform.events(&group_of(&input)?).await? }))
+                },
             ),
-            reading(
-                "tools.list",
-                "Lists the tools that a group serves now.",
-                READ,
-                group_only(),
+            self.reading(
+                About {
+                    id: "tools.list",
+                    summary: "Lists the tools that a group serves now.",
+                    access: READ,
+                    input: group_only(),
+                },
                 result::tools(),
-                listed,
+                |asked, input| async move {
+                    let (parts, name) = (&asked.parts, group_of(&input)?);
+                    Ok(json!({ "tools": tools(&*parts.platform, &parts.groups, &name).await? }))
+                },
             ),
-            reading(
-                "calls.recent",
-                "Lists calls of late at this replica of the gateway, newest first: who, what, how it ended. Arguments and results are not kept.",
-                "calls:read",
-                optional_group(),
+            self.reading(
+                About {
+                    id: "calls.recent",
+                    summary: "Lists calls of late at this replica of the gateway, newest first: who, what, how it ended. Arguments and results are not kept.",
+                    access: "calls:read",
+                    input: optional_group(),
+                },
                 result::calls(),
-                calls,
+                |asked, input| async move {
+                    let group = input.get("group").map(|_| group_of(&input)).transpose()?;
+                    let shown = |of: &GroupName| {
+                        group.as_ref().is_none_or(|group| group == of) && asked.reach(of).is_ok()
+                    };
+                    Ok(json!({ "calls": asked.parts.recent.newest(shown, limit_of(&input)) }))
+                },
             ),
         ]
     }
 
     fn that_change(&self) -> Vec<Descriptor> {
-        let deploys = self.run(|parts, context, input| async move {
-            let reference = input["ref"].as_str().unwrap_or_default().to_owned();
-            parts
-                .change(&context, &input, Change::Deploy { reference })
-                .await
-        });
-        let one = |change: Change| {
-            self.run(move |parts, context, input| {
-                let change = change.clone();
-                async move { parts.change(&context, &input, change).await }
-            })
-        };
         vec![
-            changing(
-                "groups.deploy",
-                "Serves a branch, tag or commit of the group's repository. A revision that does not load never replaces the one that serves.",
-                WRITE,
-                deploy(),
+            self.changing(
+                About {
+                    id: "groups.deploy",
+                    summary: "Serves a branch, tag or commit of the group's repository. A revision that does not load never replaces the one that serves.",
+                    access: WRITE,
+                    input: deploy(),
+                },
                 CHANGES,
-                deploys,
+                |input| {
+                    let reference = input["ref"].as_str().unwrap_or_default().to_owned();
+                    Change::Deploy { reference }
+                },
             ),
-            changing(
-                "groups.rollback",
-                "Serves the revision that served before.",
-                WRITE,
-                group_only(),
+            self.changing(
+                About {
+                    id: "groups.rollback",
+                    summary: "Serves the revision that served before.",
+                    access: WRITE,
+                    input: group_only(),
+                },
                 TAKES,
-                one(Change::Rollback),
+                |_| Change::Rollback,
             ),
-            changing(
-                "groups.suspend",
-                "Stops looking at the source of a group; what serves goes on.",
-                WRITE,
-                group_only(),
+            self.changing(
+                About {
+                    id: "groups.suspend",
+                    summary: "Stops looking at the source of a group; what serves goes on.",
+                    access: WRITE,
+                    input: group_only(),
+                },
                 CHANGES,
-                one(Change::Suspend),
+                |_| Change::Suspend,
             ),
-            changing(
-                "groups.resume",
-                "Looks at the source of a group again.",
-                WRITE,
-                group_only(),
+            self.changing(
+                About {
+                    id: "groups.resume",
+                    summary: "Looks at the source of a group again.",
+                    access: WRITE,
+                    input: group_only(),
+                },
                 CHANGES,
-                one(Change::Resume),
+                |_| Change::Resume,
             ),
-            changing(
-                "keys.rotate",
-                "Makes a new key for the callers of a group; the old one opens nothing any more. The key itself is not shown.",
-                "keys:write",
-                group_only(),
+            self.changing(
+                About {
+                    id: "keys.rotate",
+                    summary: "Makes a new key for the callers of a group; the old one opens nothing any more. The key itself is not shown.",
+                    access: "keys:write",
+                    input: group_only(),
+                },
                 TAKES,
-                one(Change::RotateKeys),
+                |_| Change::RotateKeys,
             ),
         ]
     }
 
-    fn run<F>(&self, run: impl Fn(Self, Context, Value) -> F + Send + Sync + 'static) -> Invoke
+    fn reading<F>(
+        &self,
+        about: About<'_>,
+        result: Value,
+        run: impl Fn(Asked, Value) -> F + Send + Sync + 'static,
+    ) -> Descriptor
     where
         F: Future<Output = Result<Value, OpError>> + Send + 'static,
     {
-        let parts = self.clone();
-        invoke(move |context, input| run(parts.clone(), context, input))
+        self.descriptor(about, result, Flags::READS, run)
     }
 
-    async fn change(
+    fn changing(
         &self,
-        context: &Context,
-        input: &Value,
-        change: Change,
-    ) -> Result<Value, OpError> {
-        let group = group_of(input)?;
-        let who = Who {
-            caller: context
-                .actor
-                .as_ref()
-                .map_or_else(|| "nobody".into(), |actor| actor.id.clone()),
-            session: context.agent_session.clone(),
-        };
-        tracing::info!(%group, caller = &*who.caller, session = who.session.as_deref(), change = change.name(), "a change was asked for");
-        self.platform.change(&group, change, who).await
+        about: About<'_>,
+        flags: Flags,
+        change: impl Fn(&Value) -> Change + Send + Sync + 'static,
+    ) -> Descriptor {
+        self.descriptor(about, result::asked(), flags, move |asked, input| {
+            let change = change(&input);
+            async move { asked.change(&group_of(&input)?, change).await }
+        })
+    }
+
+    fn descriptor<F>(
+        &self,
+        about: About<'_>,
+        result: Value,
+        flags: Flags,
+        run: impl Fn(Asked, Value) -> F + Send + Sync + 'static,
+    ) -> Descriptor
+    where
+        F: Future<Output = Result<Value, OpError>> + Send + 'static,
+    {
+        let access = Access::new(about.access);
+        Descriptor {
+            id: about.id.to_owned(),
+            summary: about.summary.to_owned(),
+            invoke: Some(self.within_reach(about.id, &access, run)),
+            access,
+            input: about.input,
+            result,
+            flags,
+        }
     }
 }
 
@@ -349,46 +346,4 @@ impl Change {
             Self::RotateKeys => "rotate keys",
         }
     }
-}
-
-/// How long a worker may take to list its tools.
-const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// Pages of a list.
-const MAX_PAGES: usize = 100;
-
-/// The tools of a group, as its workers list them.
-async fn tools(groups: &Groups, name: &GroupName) -> Result<Vec<Value>, OpError> {
-    let group = groups
-        .get(&name.namespace, &name.name)
-        .ok_or_else(|| OpError::NotFound("no such group is served".into()))?;
-    let keys = group.access().worker.clone();
-    let keys = keys.ok_or_else(|| OpError::Internal("no usable key for the workers".into()))?;
-    let carried = Carried {
-        caller: tonic::metadata::AsciiMetadataValue::from_static("gateway"),
-        copies: Vec::new(),
-        zone: None,
-    };
-    let (mut tools, mut cursor) = (Vec::new(), None::<String>);
-    for _ in 0..MAX_PAGES {
-        let params = cursor
-            .take()
-            .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params });
-        let body = Bytes::from(body.to_string());
-        let reply = group.pool.call(&keys, &carried, body, LIST_LIMIT).await;
-        let reply =
-            reply.map_err(|status| OpError::Unavailable(status.message().to_owned().into()))?;
-        let mut reply: Value = serde_json::from_slice(&reply).map_err(|error| {
-            OpError::Internal(format!("a worker's list is no JSON: {error}").into())
-        })?;
-        let Value::Array(page) = reply["result"]["tools"].take() else {
-            return Err(OpError::Internal("a worker lists no tools".into()));
-        };
-        tools.extend(page);
-        match reply["result"]["nextCursor"].as_str() {
-            Some(next) => cursor = Some(next.to_owned()),
-            None => return Ok(tools),
-        }
-    }
-    Err(OpError::Internal("a worker's list does not end".into()))
 }

@@ -1,15 +1,15 @@
 //! One operation from its input to what goes out: invoked, judged, checked again, guarded.
 
-use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use serde_json::Value;
 
-use super::check::{Context, Disclosed, Purpose, check};
+use super::check::{Context, Disclosed, Purpose, caught, check};
 use super::config::{Operations, Served};
 use super::error::OpError;
 use crate::answer::Refusal;
+use crate::metrics::DONE;
 
 /// Longest time of one operation.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -39,10 +39,9 @@ impl Operations {
         };
         let (invoke, context) = (invoke.clone(), context.clone());
         // The call is inside: what panics before the first await is caught too.
-        let run = AssertUnwindSafe(async move { invoke(context, input).await }).catch_unwind();
+        let run = caught("the operation", async move { invoke(context, input).await });
         let value = match tokio::time::timeout(LIMIT, run).await {
-            Ok(Ok(value)) => value?,
-            Ok(Err(_panic)) => return Err(OpError::Internal("the operation panicked".into())),
+            Ok(value) => value?,
             Err(_) => return Err(OpError::Unavailable("the operation took too long".into())),
         };
         let json = value.to_string();
@@ -74,19 +73,47 @@ impl Operations {
         }
         self.admit(context, served).await?;
         let output = outcome?;
-        if let Some(guard) = &self.guard {
-            let disclosed = Disclosed::Result(&output.value);
-            guard
-                .check(context, Some(&served.descriptor), disclosed)
-                .await?;
-        }
+        let disclosed = Disclosed::Result(&output.value);
+        self.guarded(context, Some(served), disclosed).await?;
         Ok(output)
+    }
+
+    /// Checks again a list of operations that goes out, whatever it is written in.
+    pub(super) async fn release_list(
+        &self,
+        context: &Context,
+        listed: &[Arc<Served>],
+    ) -> Result<(), OpError> {
+        if self.gate.rechecker().is_none() {
+            return Ok(());
+        }
+        for served in listed {
+            check(&self.gate, context, &served.descriptor, Purpose::List).await?;
+        }
+        let operations: Vec<_> = listed.iter().map(|served| &served.descriptor).collect();
+        let disclosed = Disclosed::Operations(&operations);
+        self.guarded(context, None, disclosed).await
+    }
+
+    async fn guarded(
+        &self,
+        context: &Context,
+        served: Option<&Served>,
+        disclosed: Disclosed<'_>,
+    ) -> Result<(), OpError> {
+        let Some(guard) = &self.guard else {
+            return Ok(());
+        };
+        let operation = served.map(|served| &served.descriptor);
+        // Inside: what panics before it is awaited is caught too.
+        let judged = async { guard.check(context, operation, disclosed).await };
+        caught("the guard", judged).await
     }
 
     /// Counts how it ended.
     pub(super) fn count<T>(&self, served: &Served, outcome: &Result<T, OpError>) {
         if let Some(metrics) = &self.metrics {
-            let code = outcome.as_ref().err().map_or("ok", OpError::code);
+            let code = outcome.as_ref().err().map_or(DONE, OpError::code);
             metrics.operated(&served.descriptor.id, code);
         }
     }

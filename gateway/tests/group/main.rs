@@ -6,6 +6,7 @@ mod eras;
 mod issuer;
 mod listening;
 mod oidc;
+mod operators;
 mod rows;
 mod streams;
 mod support;

@@ -229,7 +229,10 @@ pub(crate) struct Got {
 }
 
 impl Got {
-    async fn of(answer: http::Response<Incoming>) -> Self {
+    pub(crate) async fn of<B>(answer: http::Response<B>) -> Self
+    where
+        B: http_body::Body<Error: std::fmt::Debug>,
+    {
         let (parts, body) = answer.into_parts();
         let body = tokio::time::timeout(LONG, body.collect()).await.unwrap();
         Self {

@@ -84,7 +84,7 @@ async fn recent_calls_hold_no_arguments() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
     gateway.call("echo").await;
-    let recent = gateway.gateway.recent.newest(None, 10);
+    let recent = gateway.gateway.recent.newest(|_| true, 10);
     assert_eq!(
         (recent.len(), &recent[0]["name"], &recent[0]["status"]),
         (1, &json!("echo"), &json!(200))

@@ -99,6 +99,21 @@ async fn a_panic_in_a_call_is_an_internal_tool_error_with_a_ref() {
 }
 
 #[tokio::test]
+async fn a_panic_of_admit_check_or_guard_is_one_too_and_fails_a_list_in_the_same_way() {
+    for who in ["admit", "authorize", "guard"] {
+        let bench = Bench::rechecking();
+        *bench.script.panics.lock().unwrap() = Some(who);
+        let refusal = bench.call("bookmarks_create").await.refusal();
+        assert_eq!(refusal["code"], "internal", "{who}");
+        assert_eq!(refusal["ref"].as_str().unwrap().len(), 16);
+        let list = bench.rpc("tools/list", json!({})).await.json();
+        assert_eq!(list["error"]["code"], -32603, "{who}");
+        assert_eq!(list["error"]["data"]["ref"].as_str().unwrap().len(), 16);
+        assert!(!format!("{refusal}{list}").contains("secret"));
+    }
+}
+
+#[tokio::test]
 async fn a_result_that_is_no_object_null_included_is_internal_when_result_is_an_object_schema() {
     for result in [json!(null), json!([]), json!("text"), json!(1), json!(true)] {
         let value = result.clone();

@@ -105,7 +105,7 @@ fn new_returns_an_error_when_guarded_is_set_and_there_is_no_rechecker() {
         config.guarded = true;
         config.guard = Some(Arc::new(Shared(Arc::clone(script))));
     });
-    assert_eq!(error, ConfigError::GuardWithoutRechecker);
+    assert_eq!(error, ConfigError::GuardedWithoutRechecker);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use http::StatusCode;
+use http_body_util::Full;
 use ramen_gateway::operations::OpError;
 use serde_json::json;
 
-use crate::support::{Bench, answering};
+use crate::support::{Bench, Got, KEY, PEER, answering};
 
 const ID: &str = "bookmarks.create";
 const TOOL: &str = "bookmarks_create";
@@ -128,4 +130,24 @@ async fn for_the_list_the_guard_runs_with_no_descriptor_and_the_listed_descripto
     let body = bench.rpc("tools/list", json!({})).await.json();
     assert_eq!(body["error"]["code"], -32603);
     assert!(!body.to_string().contains(TOOL));
+}
+
+#[tokio::test]
+async fn the_description_of_the_api_is_checked_like_the_list() {
+    let bench = Bench::rechecking();
+    let described = async || {
+        let request = http::Request::get("/api/v1/openapi.json")
+            .header("host", "localhost")
+            .header("authorization", format!("Bearer {KEY}"))
+            .body(Full::<Bytes>::default())
+            .unwrap();
+        let (door, path) = (&bench.door, "openapi.json");
+        Got::of(bench.operations.api(door, PEER, path, request).await).await
+    };
+    let paths = described().await.json()["paths"].clone();
+    assert!(paths["/api/v1/bookmarks/create"].is_object(), "{paths}");
+    *bench.script.guard.lock().unwrap() = Some(forbidden());
+    let got = described().await;
+    assert_eq!(got.status, StatusCode::FORBIDDEN);
+    assert_eq!(got.json()["error"]["message"], "not any more");
 }

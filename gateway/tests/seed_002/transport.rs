@@ -90,6 +90,21 @@ async fn a_missing_or_bad_token_gets_the_apis_401() {
 }
 
 #[tokio::test]
+async fn every_request_runs_behind_gate_wrap_before_anything_else_is_judged() {
+    let bench = Bench::plain();
+    let mut get = post("");
+    *get.method_mut() = Method::GET;
+    let listen = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}"#;
+    let bare = builder().body(Full::default()).unwrap();
+    for mut request in [get, post("[]"), post(listen), call_with_id("1.5"), bare] {
+        request.headers_mut().remove("authorization");
+        let got = bench.send(request).await;
+        assert_eq!(got.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(got.json()["error"]["code"], "unauthenticated");
+    }
+}
+
+#[tokio::test]
 async fn a_token_that_cannot_be_verified_gets_the_apis_503() {
     let bench = Bench::plain();
     bench.script.down.store(true, Ordering::SeqCst);
@@ -112,7 +127,16 @@ async fn every_answer_has_cache_control_no_store() {
     stranger.headers_mut().remove("authorization");
     let listen = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}"#;
     let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let mut elsewhere = post(LIST);
+    *elsewhere.headers_mut().get_mut("host").unwrap() = "evil.example".parse().unwrap();
+    let mut large = post(LIST);
+    let length = "99999999".parse().unwrap();
+    large.headers_mut().insert("content-length", length);
     for request in [
+        elsewhere,
+        large,
+        call_with_id("1"),
+        call_with_id("1.5"),
         post(LIST),
         post("{"),
         post("[]"),

@@ -2,7 +2,7 @@
 
 /// A text with stars.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub struct Pattern {
     /// What stands between the stars; one piece: no star.
     pieces: Vec<String>,
 }
@@ -17,7 +17,7 @@ impl From<String> for Pattern {
 
 impl Pattern {
     /// Whether all of the name is what the pattern says. Linear: each piece is taken where it comes first.
-    pub(super) fn matches(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         let Some(((first, last), between)) = self.ends() else {
             return self.pieces.iter().any(|piece| piece == name);
         };

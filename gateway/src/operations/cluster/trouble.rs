@@ -32,7 +32,7 @@ pub(super) fn answer(error: &kube::Error, verb: &str, object: &impl Display) -> 
     };
     let words = format!("cannot {verb} {object}: {}", status.message);
     match status.code {
-        404 => OpError::NotFound(format!("there is no group {object}").into()),
+        404 => OpError::no_group(object),
         403 => OpError::Forbidden(words.into()),
         409 => OpError::Conflict(words.into()),
         400 | 413 | 422 => OpError::Invalid(words.into()),

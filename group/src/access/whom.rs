@@ -1,0 +1,86 @@
+//! Which tokens a rule is about.
+
+use serde_json::Value;
+
+use super::{ClaimText, Identity, claim, has};
+
+/// Bearers of tokens. The kinds are all asked for, the entries of one kind are a choice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Whom {
+    /// Whose tokens; absent: those of every issuer that is trusted.
+    pub issuer: Option<String>,
+    /// Subjects; `*` is every one.
+    pub subjects: Vec<String>,
+    /// Groups, one of which the token names.
+    pub groups: Vec<String>,
+    /// Claims that the token makes, all of them.
+    pub claims: Vec<ClaimText>,
+}
+
+impl Whom {
+    /// Whether it says nothing of tokens: then it is about none.
+    pub fn is_nobody(&self) -> bool {
+        self.subjects.is_empty() && self.groups.is_empty() && self.claims.is_empty()
+    }
+
+    /// Whether the bearer of such a token is meant.
+    pub fn is(&self, identity: &Identity) -> bool {
+        let issuer = self.issuer.as_ref();
+        let groups = &self.groups;
+        !self.is_nobody()
+            && issuer.is_none_or(|issuer| *issuer == identity.issuer)
+            && (self.subjects.is_empty() || has(&self.subjects, Some(&identity.subject)))
+            && (groups.is_empty() || identity.groups.iter().any(|group| groups.contains(group)))
+            && self.claims.iter().all(|claim| claim.is_made(identity))
+    }
+
+    /// What is wrong with it: the field, such as `.claims[0].name`, and in words.
+    pub fn judge(&self, mut push: impl FnMut(String, &str)) {
+        for (field, list) in [(".subjects", &self.subjects), (".groups", &self.groups)] {
+            judge_list(field, list, &mut push);
+        }
+        for (n, claim) in self.claims.iter().enumerate() {
+            let field = format!(".claims[{n}]");
+            if claim.name.is_empty() {
+                push(format!("{field}.name"), "must name a claim");
+            }
+            if claim.values.is_empty() {
+                push(format!("{field}.values"), "must name a value");
+            }
+        }
+    }
+}
+
+/// What is wrong with a list of names.
+pub fn judge_list(field: &str, list: &[String], mut push: impl FnMut(String, &str)) {
+    if list.len() > super::MAX_ENTRIES {
+        push(field.to_owned(), "has more than 128 entries");
+    }
+    for (n, entry) in list.iter().enumerate() {
+        if entry.is_empty() || entry.len() > super::MAX_ENTRY {
+            push(format!("{field}[{n}]"), "has from 1 to 512 bytes");
+        }
+    }
+}
+
+impl ClaimText {
+    fn is_made(&self, identity: &Identity) -> bool {
+        let wanted = |text: &str| self.values.iter().any(|value| value == text);
+        match claim(&identity.claims, &self.name) {
+            // The scopes of a token are one text (RFC 9068).
+            Some(Value::String(text)) if self.name == "scope" => text.split(' ').any(wanted),
+            Some(Value::Array(values)) => values.iter().filter_map(plain).any(|text| wanted(&text)),
+            Some(value) => plain(value).is_some_and(|text| wanted(&text)),
+            None => false,
+        }
+    }
+}
+
+/// A value as a rule writes it.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
