@@ -86,6 +86,8 @@ tests_in() { # tests_in TIER NAME FILTER [nextest arguments]
   if [ "$tier" -ge 4 ]; then
     # Once, for the tests that install charts: they run side by side and would all build it.
     $cluster build helm >/dev/null
+    # In the cluster's namespaces there is no network to get it from.
+    charts/tests/tools.sh prometheus
   fi
   # Inside the namespaces a test reaches pods by their address, and pods reach what a test serves. They wait most of the time:
   # more at once than a small machine has cores.

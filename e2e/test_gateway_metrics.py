@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import urllib.request
 
@@ -13,22 +12,18 @@ import programs
 
 @pytest.fixture
 def counted(demo, tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     operators = tmp_path / "operators"
     operators.mkdir()
     (operators / "rita.read").write_text("rmk_rita\n")
-    gateway = programs.Gateway(tmp_path, {"demo": demo}, RAMEN_METRICS_LISTEN=f"127.0.0.1:{port}",
+    gateway = programs.Gateway(tmp_path, {"demo": demo}, RAMEN_METRICS_LISTEN="127.0.0.1:0",
                                RAMEN_OPERATORS_DIR=str(operators))
-    gateway.metrics = f"http://127.0.0.1:{port}/metrics"
     gateway.operators = operators
     yield gateway
     gateway.stop()
 
 
 def value(gateway, name, **labels):
-    with urllib.request.urlopen(gateway.metrics) as answer:
+    with urllib.request.urlopen(f"http://{gateway.metrics}/metrics") as answer:
         assert answer.headers["content-type"].startswith("application/openmetrics-text")
         text = answer.read().decode()
     for line in text.splitlines():
@@ -78,3 +73,9 @@ def test_operators_of_a_file_of_groups_look_and_change_nothing(counted):
     (counted.operators / "rita.read").unlink()
     programs.until(lambda: send(counted, f"{api}/groups/list", "rmk_rita")[0] == 401, "the key is not valid any more")
     assert "rmk_rita" not in counted.log.read_text()
+    # A file with a fault is told until it is mended.
+    rules = counted.operators / "rules.yaml"
+    for text, unusable in (("rules: [{level: read}]", 1), ("rules: []", 0)):
+        rules.write_text(text)
+        programs.until(lambda: value(counted, "ramen_gateway_unusable_files", file="operators") == unusable,
+                       f"ramen_gateway_unusable_files is {unusable}")

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub struct Tls {
     /// How the files looked before they were read first.
     first: Print,
     acceptor: RwLock<TlsAcceptor>,
+    stale: AtomicBool,
 }
 
 /// What changes when a file does.
@@ -70,6 +72,7 @@ impl Tls {
             protocols,
             first,
             acceptor,
+            stale: AtomicBool::new(false),
         })
     }
 
@@ -83,12 +86,18 @@ impl Tls {
 
     /// Takes renewed files; on an error the old ones stay.
     pub fn renew(&self) -> Result<(), TlsError> {
-        let new = acceptor(&self.cert, &self.key, self.protocols)?;
+        let new = acceptor(&self.cert, &self.key, self.protocols);
+        self.stale.store(new.is_err(), Ordering::Relaxed);
         *self
             .acceptor
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = new;
+            .unwrap_or_else(PoisonError::into_inner) = new?;
         Ok(())
+    }
+
+    /// Whether the files could not be used when they were looked at last, and what they held before goes on.
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
     }
 
     /// Renews whenever the files change, for ever.

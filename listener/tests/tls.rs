@@ -102,10 +102,11 @@ async fn a_renewed_certificate_is_taken_and_one_that_does_not_fit_is_not() {
     );
     // One file of the two has changed; a moment later the other has.
     std::fs::copy(&second, &cert).unwrap();
-    assert!(tls.renew().is_err());
+    assert!(!tls.is_stale() && tls.renew().is_err() && tls.is_stale());
     assert!(agree(&tls, &first, H2).await.is_some(), "the old one stays");
     std::fs::copy(dir.join("second.key"), &key).unwrap();
     tls.renew().unwrap();
+    assert!(!tls.is_stale());
     assert!(agree(&tls, &first, H2).await.is_none());
     assert!(agree(&tls, &second, H2).await.is_some());
     std::fs::remove_file(&cert).unwrap();

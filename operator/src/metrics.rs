@@ -36,6 +36,13 @@ struct ByState {
     state: &'static str,
 }
 
+/// What runs end with, and the states that groups are in.
+const STATES: &[&str] = &["ready", "progressing", "stalled", "error"];
+/// What most else ends with.
+const WORDS: &[&str] = &["ok", "failed"];
+/// What deploys end with.
+const DEPLOYS: &[&str] = &["ok", "partial", "failed", "broken"];
+
 /// The handles.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
@@ -126,7 +133,25 @@ impl Metrics {
             "1 while this replica holds the lease",
             metrics.leader.clone(),
         );
+        metrics.begin_at_zero();
         metrics
+    }
+
+    /// A series that begins with its first event shows no increase: what alerts ask for is there before.
+    fn begin_at_zero(&self) {
+        for (family, results) in [
+            (&self.reconciles, STATES),
+            (&self.fetches, WORDS),
+            (&self.deploys, DEPLOYS),
+            (&self.reloads, WORDS),
+        ] {
+            for &result in results {
+                family.get_or_create(&ByResult { result });
+            }
+        }
+        for &state in STATES {
+            self.groups.get_or_create(&ByState { state });
+        }
     }
 
     /// A run ended.
@@ -240,6 +265,23 @@ mod tests {
             })
             .collect();
         assert_eq!(listed, exposed, "run `make gen` and commit");
+    }
+
+    #[test]
+    fn what_alerts_ask_for_is_there_before_it_happens() {
+        let mut registry = Registry::default();
+        Metrics::new(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            r#"ramen_operator_reconciles_total{result="error"} 0"#,
+            r#"ramen_operator_groups{state="stalled"} 0"#,
+            r#"ramen_operator_fetches_total{result="failed"} 0"#,
+            r#"ramen_operator_deploys_total{result="broken"} 0"#,
+            r#"ramen_operator_reloads_total{result="failed"} 0"#,
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
     }
 
     #[test]

@@ -70,6 +70,11 @@ struct ByReason {
     reason: &'static str,
 }
 
+/// Why host processes are replaced.
+const CAUSES: [&str; 7] = [
+    "exited", "signal", "channel", "overdue", "memory", "recycled", "load",
+];
+
 /// The metrics of one worker.
 pub struct Metrics {
     registry: Registry,
@@ -86,6 +91,8 @@ pub struct Metrics {
     pub(crate) connections: Gauge,
     /// Open sessions.
     pub(crate) sessions: Gauge,
+    /// Whether the certificate could not be renewed.
+    pub(crate) certificate_stale: Gauge,
 }
 
 impl Metrics {
@@ -105,6 +112,7 @@ impl Metrics {
         let generation = Gauge::<u64, AtomicU64>::default();
         let connections = Gauge::default();
         let sessions = Gauge::default();
+        let certificate_stale = Gauge::default();
         registry.register(
             "calls",
             "Calls of tools and resources by how they ended (ok, tool_error, deadline, cancelled, host_lost, bad_transport)",
@@ -144,6 +152,18 @@ impl Metrics {
         );
         registry.register("connections", "Open connections", connections.clone());
         registry.register("sessions", "Open sessions", sessions.clone());
+        registry.register(
+            "certificate_stale",
+            "1 while the renewed certificate cannot be used and the one before goes on",
+            certificate_stale.clone(),
+        );
+        // A series that begins with its first event shows no increase: what alerts ask for is there before.
+        for cause in CAUSES {
+            restarts.get_or_create(&ByCause { cause });
+        }
+        for outcome in ["ok", "refused"] {
+            reloads.get_or_create(&ByOutcome { outcome });
+        }
         let calls = CallOutcome::ALL.map(|outcome| {
             calls
                 .get_or_create(&ByOutcome {
@@ -170,6 +190,7 @@ impl Metrics {
             generation,
             connections,
             sessions,
+            certificate_stale,
         })
     }
 
@@ -242,6 +263,7 @@ mod tests {
             "ramen_calls_total{outcome=\"ok\"} 0",
             "ramen_gate_refusals_total{reason=\"address\"} 1",
             "ramen_host_restarts_total{cause=\"exited\"} 1",
+            "ramen_host_restarts_total{cause=\"memory\"} 0",
             "ramen_reloads_total{outcome=\"refused\"} 1",
             "ramen_call_duration_seconds_count 1",
             "ramen_in_flight 4",

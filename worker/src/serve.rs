@@ -155,8 +155,12 @@ impl Worker {
         if let Some(address) = metrics_listen {
             let (listener, address) = open(address).await?;
             metrics_address = Some(address);
-            let front = Arc::clone(&front);
-            let text = move || front.metrics_text();
+            let (front, tls) = (Arc::clone(&front), tls.clone());
+            let text = move || {
+                let stale = tls.as_ref().is_some_and(|tls| tls.is_stale());
+                front.metrics.certificate_stale.set(stale.into());
+                front.metrics_text()
+            };
             helpers.push(tokio::spawn(serve_metrics(listener, text)));
         }
         let (look, look_at_desired) = (Arc::<Notify>::default(), Arc::<Notify>::default());

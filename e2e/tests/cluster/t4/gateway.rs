@@ -18,7 +18,7 @@ use kube::{
 use ramen_crds::McpGroup;
 use ramen_e2e::{
     Agent, GRPC, GitHost, Group, HttpCaller, HttpRefusal, Namespace, Release, Tier, comes_true,
-    condition, gone, request, with_temp_ns,
+    condition, gone, request, rules_hold, with_temp_ns,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -187,6 +187,19 @@ async fn a_worker_and_a_gateway_that_are_killed_under_load_take_only_calls_in_fl
         let key = group.key().await?;
         let caller = HttpCaller::new(&urls[0], &namespace.name, "library", &key);
         each_answers(&caller, &urls).await?;
+
+        let mut targets = vec![(
+            "operator",
+            release.url("operator", 8080).replace("http://", ""),
+        )];
+        let workers = group.addresses().await?.into_iter();
+        targets.extend(workers.map(|(_, address)| ("worker", format!("{address}:9090"))));
+        let all = urls
+            .iter()
+            .map(|url| url.replace("http://", "").replace(":8080", ":9090"));
+        targets.extend(all.map(|at| ("gateway", at)));
+        // No group has upstreams here.
+        rules_hold(&targets, &["ramen_gateway_upstreams"]).await?;
 
         let round = Round::start(&caller, urls.clone());
         round.goes_on().await?;
@@ -404,8 +417,13 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
         let keys = json!({ "stringData": { "ana.read": "rmk_ana", "bo.write": "rmk_bo" } });
         namespace.apply::<Secret>("operators", keys).await?;
         let mut values = two();
-        values["gateway"]["operations"] =
-            json!({ "secretName": "operators", "cidrs": ["10.0.0.0/8"] });
+        values["gateway"]["operations"] = json!({
+            "secretName": "operators", "cidrs": ["10.0.0.0/8"], "rules": [{ "groups": ["platform"], "level": "write" }],
+        });
+        // Nobody signs in there: the rules are read all the same.
+        let issuers = json!([{ "issuer": "https://login.example.com" }]);
+        values["gateway"]["oidc"] =
+            json!({ "publicUrl": "https://mcp.example.com", "issuers": issuers });
         Release::install(&namespace, values).await?;
         let git = GitHost::http()?;
         let first = git.push(&greeting("one"))?;
@@ -418,6 +436,10 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
         assert_eq!(listed["groups"][0]["group"], json!(name), "{listed}");
         let (status, _) = operate(&urls[0], "rmk_stranger", "groups/list", &json!({})).await?;
         assert_eq!(status, 401);
+        let metrics = format!("{}/metrics", urls[0].replace(":8080", ":9090"));
+        let metrics = request("GET", &metrics, &[], b"").await?.body;
+        let read = r#"ramen_gateway_unusable_files{file="operators"} 0"#;
+        ensure!(metrics.contains(read), "{metrics}");
 
         let second = git.push(&greeting("two"))?;
         let deploy = json!({ "group": name, "ref": second });
