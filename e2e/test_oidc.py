@@ -2,6 +2,7 @@
 
 import json
 import socket
+import urllib.request
 
 import pytest
 
@@ -40,6 +41,7 @@ def guarded(provider, demo, tmp_path_factory):
     gateway = programs.Gateway(folder, {"demo": demo}, listen=listen, access=RULES,
                                RAMEN_OIDC_CONFIG=str(folder / "oidc.yaml"),
                                RAMEN_OPERATORS_DIR=str(folder / "operators"))
+    gateway.settings = folder / "oidc.yaml"
     yield gateway
     gateway.stop()
 
@@ -131,3 +133,27 @@ def test_who_signed_in_is_on_record_for_what_they_changed(person, provider, fold
         assert event["caller"].startswith("oidc:") and event["caller"].endswith(":staff-fay")
     finally:
         up.stop()
+
+
+def test_other_issuers_count_without_a_restart_and_a_bad_file_changes_nothing(guarded, provider):
+    described = f"{guarded.url}/.well-known/oauth-protected-resource/default/demo/mcp"
+
+    def told():
+        with urllib.request.urlopen(described, timeout=programs.PATIENCE) as answer:
+            return json.load(answer)["authorization_servers"]
+
+    def put(text):
+        new = guarded.settings.with_suffix(".new")
+        new.write_text(text)
+        new.replace(guarded.settings)
+
+    before = guarded.settings.read_text()
+    settings = json.loads(before)
+    settings["issuers"].append({"issuer": "https://login.example.com"})
+    put(json.dumps(settings))
+    programs.until(lambda: told() == [provider.issuer, "https://login.example.com"], "the new issuer counts")
+    put("issuers: [")
+    programs.until(lambda: "the issuers stay as they are" in guarded.log.read_text(), "the file is refused")
+    assert told() == [provider.issuer, "https://login.example.com"]
+    put(before)
+    programs.until(lambda: told() == [provider.issuer], "the old file counts again")

@@ -168,7 +168,7 @@ def test_its_metrics_are_read_where_those_of_workers_are():
     assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"
 
 
-def test_issuers_are_a_file_of_the_pods_and_others_are_other_pods():
+def test_issuers_are_a_file_of_the_pods_and_others_reach_the_same_pods():
     documents = rendered("gateway-full")
     (config,) = of(documents, "ConfigMap", "ramen-gateway-oidc")
     assert config["metadata"]["namespace"] == "ramen-gateways"
@@ -176,12 +176,16 @@ def test_issuers_are_a_file_of_the_pods_and_others_are_other_pods():
     template = deployment(documents)["spec"]["template"]
     (volume,) = [volume for volume in template["spec"]["volumes"] if volume["name"] == "oidc"]
     assert volume["configMap"]["name"] == config["metadata"]["name"]
+    # Of a whole folder: what is mounted as a single file never changes.
+    (container,) = template["spec"]["containers"]
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "oidc"]
+    assert mount["mountPath"] == "/run/ramen/oidc" and "subPath" not in mount
     assert env(documents)["RAMEN_OIDC_CONFIG"] == "/run/ramen/oidc/oidc.yaml"
     other = {**GATEWAYS["gateway-full"], "gateway": {**GATEWAYS["gateway-full"]["gateway"]}}
     other["gateway"]["oidc"] = {**other["gateway"]["oidc"], "clockSkewSecs": 60}
-    note = "checksum/oidc"
-    changed = deployment(render(other))["spec"]["template"]["metadata"]["annotations"][note]
-    assert template["metadata"]["annotations"][note] != changed
+    changed = render(other)
+    assert of(changed, "ConfigMap", "ramen-gateway-oidc") != [config]
+    assert deployment(changed)["spec"]["template"] == template
     assert of(rendered("gateway"), "ConfigMap", "ramen-gateway-oidc") == []
 
 

@@ -66,7 +66,7 @@ pub(crate) struct UpArgs {
     /// Ranges that the upstreams of a group may be in although they are not public
     #[arg(long, env = names::UPSTREAM_ALLOWED_CIDRS, value_name = "CIDRS", default_value = NEARBY)]
     upstream_allowed_cidrs: String,
-    /// File that says whose tokens count besides keys (OIDC); what they open is up to `spec.access`
+    /// File that says whose tokens count besides keys (OIDC), watched; what they open is up to `spec.access`
     #[arg(long, env = ramen_gateway::names::OIDC_CONFIG, value_name = "FILE")]
     oidc: Option<PathBuf>,
     /// Folder of operators' keys and rules, besides the key in the state directory

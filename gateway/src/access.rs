@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ramen_group::Allowed;
+use ramen_redact::KeyDigest;
 use tokio::sync::watch;
 
 use crate::door::{Caller, Denied, Verify};
@@ -15,20 +16,23 @@ use crate::groups::{Access, Group};
 use crate::oidc::Oidc;
 
 /// The credentials that open one group. One that is not there has none, so that nobody learns that it is not there.
-pub(crate) struct Entry<'e> {
+#[derive(Debug)]
+pub struct Entry<'e> {
     /// Who may call it.
-    pub(crate) access: Option<&'e Access>,
+    pub access: Option<&'e Access>,
     /// Who judges tokens.
-    pub(crate) oidc: Option<&'e Oidc>,
+    pub oidc: Option<&'e Oidc>,
     /// Where it is served.
-    pub(crate) path: &'e str,
+    pub path: &'e str,
 }
 
 impl Verify for Entry<'_> {
     fn verify<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Caller, Denied>> {
-        let digest = self.access.and_then(|access| access.keys.find(token));
-        if let (Some(access), Some(digest)) = (self.access, digest) {
-            let mut caller = Caller::of_key(*digest);
+        // Once, whatever it turns out to be, and whether the group is there or not.
+        let digest = KeyDigest::of(token);
+        let opened = self.access.filter(|access| access.keys.holds(&digest));
+        if let Some(access) = opened {
+            let mut caller = Caller::of_key(digest);
             let verdict = access.admit(&caller).map(|allowed| {
                 caller.allowed = allowed;
                 caller
@@ -39,8 +43,8 @@ impl Verify for Entry<'_> {
             return Box::pin(ready(Err(Denied::Invalid)));
         };
         Box::pin(async move {
-            let bearer = oidc.identify(token, self.path).await?;
-            let mut caller = Caller::of_bearer(token, bearer);
+            let bearer = oidc.identify(token, digest, self.path).await?;
+            let mut caller = Caller::of_bearer(digest, bearer);
             caller.allowed = match self.access {
                 Some(access) => access.admit(&caller)?,
                 None => return Err(Denied::Forbidden),

@@ -9,7 +9,7 @@ use ramen_group::{AddressRule, CidrSet};
 
 use crate::callers::Limits;
 use crate::names;
-use crate::oidc::Settings;
+use crate::oidc::SettingsFile;
 use crate::origin::Sites;
 use crate::upstreams::Policy;
 
@@ -40,7 +40,7 @@ pub struct Args {
     /// Origins that browsers may call from, separated by commas [default: the gateway's own]
     #[arg(long, env = names::ALLOWED_ORIGINS, value_name = "ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
-    /// File that says whose tokens count (OIDC); without it only keys do
+    /// File that says whose tokens count (OIDC), watched; without it only keys do
     #[arg(long, env = names::OIDC_CONFIG, value_name = "FILE")]
     pub oidc: Option<PathBuf>,
     /// How many proxies stand before the gateway
@@ -129,7 +129,7 @@ pub struct Config {
     /// Hosts and origins.
     pub sites: Sites,
     /// Whose tokens count.
-    pub oidc: Option<Settings>,
+    pub oidc: Option<SettingsFile>,
     /// How callers' addresses are found.
     pub address: AddressRule,
     /// Connections at once.
@@ -227,7 +227,7 @@ impl Config {
         );
         let origins = origins(allowed_origins, &mut faults);
         let oidc = oidc.and_then(|file| {
-            Settings::read(&file, None)
+            SettingsFile::read(file, None)
                 .map_err(|error| faults.push(format!("{}: {error}", names::OIDC_CONFIG)))
                 .ok()
         });

@@ -58,11 +58,11 @@ impl Caller {
         }
     }
 
-    /// The bearer of a token that was verified.
-    pub fn of_bearer(token: &[u8], bearer: Arc<Bearer>) -> Self {
+    /// The bearer of a token of this digest, which was verified.
+    pub fn of_bearer(digest: KeyDigest, bearer: Arc<Bearer>) -> Self {
         Self {
             id: Arc::clone(&bearer.id),
-            digest: KeyDigest::of(token),
+            digest,
             bearer: Some(bearer),
             allowed: Allowed::EVERYTHING,
         }

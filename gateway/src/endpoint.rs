@@ -327,7 +327,7 @@ impl Call<'_> {
             Ok(None) if !self.accepts.json => Outcome::Ok.mark(stream::single(&reply)),
             Ok(None) => answer::json(StatusCode::OK, reply),
             Ok(Some(code)) => {
-                let reply = ask.put_back(code, reply);
+                let reply = ask.put_back(reply);
                 Outcome::Error.mark(answer::json(status_of(Some(ask.era), code), reply))
             }
             Err(why) => reply::unusable(ask, why),
@@ -414,9 +414,9 @@ impl Ask {
     }
 
     /// An error of a worker as it goes out: one of something hidden names what was asked for.
-    fn put_back(&self, code: i32, reply: Bytes) -> Bytes {
+    fn put_back(&self, reply: Bytes) -> Bytes {
         match &self.target {
-            Some(target) if self.hidden => hide::put_back(target, self.era, &self.id, code, reply),
+            Some(target) if self.hidden => hide::put_back(target, self.era, &self.id, reply),
             _ => reply,
         }
     }

@@ -4,7 +4,7 @@
 //! JSON API. It holds no session: any replica answers any request. It must not know Python, and
 //! nothing here but a discovery knows where groups come from.
 
-mod access;
+pub mod access;
 pub mod answer;
 pub mod callers;
 pub mod config;

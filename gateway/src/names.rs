@@ -32,7 +32,7 @@ pub const CONFIG: &str = "RAMEN_GATEWAY_CONFIG";
 pub const ALLOWED_HOSTS: &str = "RAMEN_ALLOWED_HOSTS";
 /// Origins that browsers may call from, separated by commas; unset: the gateway's own.
 pub const ALLOWED_ORIGINS: &str = "RAMEN_ALLOWED_ORIGINS";
-/// File that says whose tokens count (OIDC); without it only keys do.
+/// File that says whose tokens count (OIDC); without it only keys do. Read again when it changes.
 pub const OIDC_CONFIG: &str = "RAMEN_OIDC_CONFIG";
 /// How many proxies stand before the gateway.
 pub const TRUST_PROXY: &str = "RAMEN_TRUST_PROXY";

@@ -7,16 +7,18 @@
 
 mod challenge;
 mod crypto;
+mod follow;
 mod keys;
 mod seen;
 mod settings;
 mod token;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use ramen_redact::KeyDigest;
 
 pub(crate) use challenge::WELL_KNOWN;
+pub use follow::SettingsFile;
 pub use settings::{Issuer, Settings, SettingsError};
 pub use token::Bearer;
 
@@ -26,15 +28,22 @@ use crate::door::Denied;
 
 /// Judges tokens. Shared by all groups.
 pub struct Oidc {
-    settings: Settings,
-    issuers: Vec<(Issuer, Arc<Keys>)>,
+    trust: RwLock<Arc<Trust>>,
     seen: Seen,
+}
+
+/// Whose tokens count, and their keys.
+#[derive(Debug)]
+struct Trust {
+    settings: Settings,
+    /// Of each of the issuers.
+    keys: Vec<Arc<Keys>>,
 }
 
 impl std::fmt::Debug for Oidc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Oidc")
-            .field("settings", &self.settings)
+            .field("trust", &self.trust())
             .finish_non_exhaustive()
     }
 }
@@ -43,45 +52,78 @@ impl Oidc {
     /// Trusts these issuers. Their keys are fetched when the first token comes.
     pub fn new(settings: Settings) -> Self {
         crypto::install();
-        let issuers = settings.issuers.iter().map(|issuer| {
-            let keys = Arc::new(Keys::new(issuer));
-            (issuer.clone(), keys)
-        });
+        let keys = settings.issuers.iter().map(Keys::new).collect();
         Self {
-            issuers: issuers.collect(),
+            trust: RwLock::new(Arc::new(Trust { settings, keys })),
             seen: Seen::default(),
-            settings,
         }
     }
 
-    /// Fetches the keys of all issuers, so that the first caller need not wait for them.
-    pub async fn warm(&self) {
-        let all = self.issuers.iter().map(|(_, keys)| keys.warm());
-        futures::future::join_all(all).await;
+    /// Trusts these from now on. What was verified by settings that are others now counts no more: it is verified anew,
+    /// and streams that were opened with it end.
+    pub fn set(&self, settings: Settings) {
+        let before = self.trust();
+        let same = settings.public_url == before.settings.public_url
+            && settings.skew == before.settings.skew;
+        let keys = settings.issuers.iter().map(|issuer| {
+            let known = before
+                .issuers()
+                .find(|(known, _)| known.has_keys_of(issuer));
+            match known {
+                Some((known, keys)) if same && known == issuer => Arc::clone(keys),
+                Some((_, keys)) => keys.anew(),
+                None => Keys::new(issuer),
+            }
+        });
+        let keys = keys.collect();
+        *self.trust.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(Trust { settings, keys });
     }
 
-    /// Who bears this token, which has to be for what is served at `path`.
-    pub async fn identify(&self, token: &[u8], path: &str) -> Result<Arc<Bearer>, Denied> {
-        let digest = KeyDigest::of(token);
+    fn trust(&self) -> Arc<Trust> {
+        let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&trust)
+    }
+
+    /// Fetches the keys of all issuers that were never asked, so that the first caller need not wait for them.
+    pub async fn warm(&self) {
+        let trust = self.trust();
+        futures::future::join_all(trust.keys.iter().map(Keys::warm)).await;
+    }
+
+    /// Who bears this token of this digest, which has to be for what is served at `path`.
+    pub(crate) async fn identify(
+        &self,
+        token: &[u8],
+        digest: KeyDigest,
+        path: &str,
+    ) -> Result<Arc<Bearer>, Denied> {
+        let trust = self.trust();
         let bearer = if let Some(bearer) = self.seen.get(&digest) {
             bearer
         } else {
-            let bearer = Arc::new(self.verify(token).await?);
-            self.seen.put(digest, &bearer);
+            let bearer = Arc::new(trust.verify(token).await?);
+            self.seen.put(digest, token.len(), &bearer);
             bearer
         };
         // One token may be for some groups and not for others.
-        if self.is_for(&bearer, path) {
+        if trust.is_for(&bearer, path) {
             Ok(bearer)
         } else {
             Err(Denied::Invalid)
         }
     }
+}
+
+impl Trust {
+    fn issuers(&self) -> impl Iterator<Item = (&Issuer, &Arc<Keys>)> {
+        self.settings.issuers.iter().zip(&self.keys)
+    }
 
     async fn verify(&self, token: &[u8]) -> Result<Bearer, Denied> {
         let shown = token::Shown::read(token).ok_or(Denied::Invalid)?;
-        let mut issuers = self.issuers.iter();
-        let (issuer, keys) = issuers
+        let (issuer, keys) = self
+            .issuers()
             .find(|(issuer, _)| issuer.issuer == shown.issuer)
             .ok_or(Denied::Invalid)?;
         if !issuer.algorithms.contains(&shown.algorithm) {
@@ -93,7 +135,7 @@ impl Oidc {
 
     fn is_for(&self, bearer: &Bearer, path: &str) -> bool {
         let base = &self.settings.public_url;
-        let mut issuers = self.issuers.iter().map(|(issuer, _)| issuer);
+        let mut issuers = self.settings.issuers.iter();
         let issuer = issuers.find(|issuer| issuer.issuer == bearer.identity.issuer);
         bearer.audiences.iter().any(|audience| {
             let named = issuer.is_some_and(|issuer| issuer.audiences.contains(audience));

@@ -18,7 +18,7 @@ use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
 use crate::metrics::Metrics;
-use crate::oidc::Oidc;
+use crate::oidc::SettingsFile;
 use crate::operations::platform::Platform;
 use crate::operations::{self, Fixed, Operators};
 use crate::recent::Recent;
@@ -106,7 +106,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         },
         call_timeout: config.call_timeout,
         stopping,
-        oidc,
+        oidc: config.oidc.map(SettingsFile::follow),
         operations: operations.map(|operations| operations.counted(&metrics)),
         recent,
         metrics,

@@ -46,7 +46,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         ["listen_mib", "listen_health_p99_ms"],
         listen::idle
     );
-    part!(lab, findings, ["auth_us"], auth::keys);
+    part!(lab, findings, ["auth_us"], auth::callers);
     part!(lab, findings, ["bridge_added_ms"], bridge::added);
     part!(lab, findings, ["client_cold_ms"], client::cold);
     finish(&lab, &mut findings, "gateway.json")

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
-use ramen_gateway::oidc::Settings;
+use ramen_gateway::oidc::SettingsFile;
 use ramen_gateway::operations::{Grant, Keyring, Operations, Operators, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
@@ -173,17 +173,14 @@ impl Front {
 
 /// Whether the file says whose tokens count, before anything is started.
 pub(super) fn check_oidc(file: &Path) -> Result<(), String> {
-    let read = Settings::read(file, Some("http://127.0.0.1"));
+    let read = SettingsFile::read(file.to_owned(), Some("http://127.0.0.1".to_owned()));
     read.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Those whose tokens count. Clients reach the gateway where it listens, unless the file says something else.
+/// Those whose tokens count, as the file says from now on. Clients reach the gateway where it listens, unless the file says something else.
 fn trusted(file: &Path, address: SocketAddr) -> io::Result<Arc<Oidc>> {
-    let settings = Settings::read(file, Some(&format!("http://{address}")));
-    let oidc = Arc::new(Oidc::new(settings.map_err(io::Error::other)?));
-    let warmed = Arc::clone(&oidc);
-    tokio::spawn(async move { warmed.warm().await });
-    Ok(oidc)
+    let file = SettingsFile::read(file.to_owned(), Some(format!("http://{address}")));
+    Ok(file.map_err(io::Error::other)?.follow())
 }
 
 /// Who operates it: whoever has the key in the state directory, and those that the folder names.

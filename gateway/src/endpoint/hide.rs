@@ -10,14 +10,14 @@ use indexmap::IndexMap;
 use ramen_group::Allowed;
 use ramen_group::access::Item;
 use ramen_mcp::names::method;
-use ramen_mcp::{Era, McpError, RequestId, envelope};
+use ramen_mcp::{Era, McpError, Message, RequestId, envelope};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::names::MAX_MESSAGE;
 
 /// No tool, prompt or URI is called so: names begin with a letter, and URIs with a scheme.
-const NOBODY: &str = "\"-\"";
+const NOBODY: &str = "-";
 /// Pages of one list that are put together.
 pub(super) const MAX_PAGES: usize = 64;
 
@@ -43,12 +43,18 @@ impl Target {
         allowed.allows(self.item())
     }
 
-    /// The error of a name that nobody has.
-    fn unknown(&self, era: Era) -> McpError {
+    /// The error of its kind for a name that nobody has.
+    fn unknown(&self, name: &str, era: Era) -> McpError {
         match self {
-            Self::Tool(name) => McpError::unknown_tool(name, era),
-            Self::Resource(uri) => McpError::unknown_resource(uri, era),
-            Self::Prompt(name) => McpError::unknown_prompt(name),
+            Self::Tool(_) => McpError::unknown_tool(name, era),
+            Self::Resource(_) => McpError::unknown_resource(name, era),
+            Self::Prompt(_) => McpError::unknown_prompt(name),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Tool(name) | Self::Resource(name) | Self::Prompt(name) => name,
         }
     }
 }
@@ -89,22 +95,21 @@ pub(super) fn for_nobody(body: &Bytes, token: &str) -> Bytes {
     let start = token.as_ptr() as usize - body.as_ptr() as usize;
     let mut other = Vec::with_capacity(body.len());
     other.extend_from_slice(&body[..start]);
-    other.extend_from_slice(NOBODY.as_bytes());
+    other.extend_from_slice(format!("\"{NOBODY}\"").as_bytes());
     other.extend_from_slice(&body[start + token.len()..]);
     other.into()
 }
 
-/// The answer to that, with the name that was asked for.
-pub(super) fn put_back(
-    target: &Target,
-    era: Era,
-    id: &RequestId,
-    code: i32,
-    reply: Bytes,
-) -> Bytes {
-    let unknown = target.unknown(era);
-    if code == unknown.code {
-        unknown.body(id)
+/// The error that answers that, with the name that was asked for. Whatever else is wrong with the request is told as it
+/// is of a name that nobody has.
+pub(super) fn put_back(target: &Target, era: Era, id: &RequestId, reply: Bytes) -> Bytes {
+    let Ok(Message::Response(response)) = envelope::parse(&reply) else {
+        return reply;
+    };
+    let error = response.outcome.err();
+    let error = error.and_then(|error| serde_json::from_str::<McpError>(error).ok());
+    if error == Some(target.unknown(NOBODY, era)) {
+        target.unknown(target.name(), era).body(id)
     } else {
         reply
     }
@@ -244,140 +249,4 @@ pub(super) fn at_cursor(request: &envelope::Request<'_>, cursor: &str) -> Option
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use ramen_group::AccessRules;
-    use ramen_group::access::RuleText;
-    use ramen_mcp::Message;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn allowed() -> Allowed {
-        let rule = RuleText {
-            keys: vec!["k".into()],
-            tools: vec!["add".into(), "long*".into()],
-            resources: vec!["demo://a".into()],
-            ..RuleText::default()
-        };
-        let rules = Arc::new(AccessRules::new(vec![rule]).unwrap());
-        rules.of_key(Some("k")).unwrap()
-    }
-
-    fn id() -> RequestId {
-        RequestId::from_token(Bytes::from_static(b"7")).unwrap()
-    }
-
-    #[test]
-    fn pages_become_one_list_that_names_nothing_else() {
-        let mut list = Shortened::new(List::of("tools/list").unwrap());
-        let page = |names: &[&str], cursor: Option<&str>| {
-            let tools: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
-            let mut result = json!({"tools": tools, "ttlMs": 5000, "_meta": {"n": 3.0}});
-            if let Some(cursor) = cursor {
-                result["nextCursor"] = cursor.into();
-            }
-            json!({"jsonrpc": "2.0", "id": 1, "result": result}).to_string()
-        };
-        let next = list.take(page(&["add", "hidden"], Some("c")).as_bytes(), &allowed());
-        assert_eq!(next, Some(Next::Page("\"c\"".to_owned())));
-        let next = list.take(page(&["long1", "other"], None).as_bytes(), &allowed());
-        assert_eq!(next, Some(Next::Nothing));
-        let all: Value = serde_json::from_slice(&list.finish(&id()).unwrap()).unwrap();
-        assert_eq!(
-            all,
-            json!({"jsonrpc": "2.0", "id": 7, "result": {"tools": [{"name": "add"}, {"name": "long1"}], "ttlMs": 5000, "_meta": {"n": 3.0}}})
-        );
-    }
-
-    #[test]
-    fn resources_are_judged_by_their_uri_and_templates_by_their_text() {
-        for (method, reply, kept) in [
-            (
-                "resources/list",
-                json!({"resources": [{"name": "x", "uri": "demo://a"}, {"name": "demo://a", "uri": "demo://b"}]}),
-                json!({"resources": [{"name": "x", "uri": "demo://a"}]}),
-            ),
-            (
-                "resources/templates/list",
-                json!({"resourceTemplates": [{"name": "x", "uriTemplate": "demo://{a}"}]}),
-                json!({"resourceTemplates": []}),
-            ),
-            (
-                "prompts/list",
-                json!({"prompts": [{"name": "add"}]}),
-                json!({"prompts": []}),
-            ),
-        ] {
-            let mut list = Shortened::new(List::of(method).unwrap());
-            let page = json!({"jsonrpc": "2.0", "id": 1, "result": reply}).to_string();
-            list.take(page.as_bytes(), &allowed()).unwrap();
-            let all: Value = serde_json::from_slice(&list.finish(&id()).unwrap()).unwrap();
-            assert_eq!(all["result"], kept, "{method}");
-        }
-    }
-
-    #[test]
-    fn a_list_that_cannot_be_read_gives_nothing_out() {
-        for page in [
-            "",
-            "[]",
-            r#"{"result":{"tools":[1]}}"#,
-            r#"{"result":{"tools":[{}]}}"#,
-        ] {
-            let mut list = Shortened::new(List::of("tools/list").unwrap());
-            assert_eq!(list.take(page.as_bytes(), &allowed()), None, "{page}");
-        }
-    }
-
-    #[test]
-    fn a_name_is_found_and_replaced_where_it_stands() {
-        for (method, params, target_of, nobody) in [
-            (
-                "tools/call",
-                r#"{"arguments":{"name":"x"},"name":"a\u0062c"}"#,
-                Target::Tool("abc".into()),
-                r#"{"arguments":{"name":"x"},"name":"-"}"#,
-            ),
-            (
-                "resources/read",
-                r#"{"uri":"demo://x"}"#,
-                Target::Resource("demo://x".into()),
-                r#"{"uri":"-"}"#,
-            ),
-            (
-                "completion/complete",
-                r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"}}"#,
-                Target::Prompt("p".into()),
-                r#"{"ref":{"type":"ref/prompt","name":"-"},"argument":{"name":"a","value":"b"}}"#,
-            ),
-        ] {
-            let text = |params: &str| {
-                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
-            };
-            let body = Bytes::from(text(params));
-            let Ok(Message::Request(request)) = envelope::parse(&body) else {
-                panic!("{params}")
-            };
-            let (found, token) = target(&request).unwrap();
-            assert_eq!(found, target_of);
-            assert_eq!(for_nobody(&body, token), text(nobody));
-        }
-    }
-
-    #[test]
-    fn a_page_is_asked_for_with_everything_that_the_first_was() {
-        let body = Bytes::from_static(
-            br#"{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"_meta":{"x":1},"cursor":"old"}}"#,
-        );
-        let Ok(Message::Request(request)) = envelope::parse(&body) else {
-            panic!()
-        };
-        let next: Value = serde_json::from_slice(&at_cursor(&request, "\"new\"").unwrap()).unwrap();
-        assert_eq!(
-            next,
-            json!({"jsonrpc": "2.0", "id": "a", "method": "tools/list", "params": {"_meta": {"x": 1}, "cursor": "new"}})
-        );
-    }
-}
+mod tests;

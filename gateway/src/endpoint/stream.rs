@@ -138,7 +138,7 @@ async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welc
                 }
                 Heard::Answer(reply) => match reply::code_of(&reply, &ask.id) {
                     Ok(None) => reply,
-                    Ok(Some(code)) => ask.put_back(code, reply),
+                    Ok(Some(_)) => ask.put_back(reply),
                     Err(why) => reply::unusable_error(why).body(&ask.id),
                 },
                 Heard::Failed(status) => reply::error_of(&status).body(&ask.id),

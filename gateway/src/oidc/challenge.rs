@@ -6,7 +6,7 @@ use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::Oidc;
+use super::{Oidc, Settings};
 use crate::answer::{self, Answer, Refusal};
 
 /// Where the description of the resource at a path is: this, then the path.
@@ -25,11 +25,12 @@ impl Oidc {
             if presented {
                 parts.push("error=\"invalid_token\"".to_owned());
             }
-            let scopes = self.scopes();
+            let trust = self.trust();
+            let scopes = scopes(&trust.settings);
             if !scopes.is_empty() {
                 parts.push(format!("scope=\"{}\"", scopes.join(" ")));
             }
-            let base = &self.settings.public_url;
+            let base = &trust.settings.public_url;
             parts.push(format!("resource_metadata=\"{base}{WELL_KNOWN}{path}\""));
             if let Ok(value) = HeaderValue::from_str(&parts.join(", ")) {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, value);
@@ -40,29 +41,31 @@ impl Oidc {
 
     /// The description of the resource at `path`; the empty path is the gateway as a whole.
     pub(crate) fn describe(&self, path: &str) -> Answer {
-        let base = &self.settings.public_url;
-        let issuers = self.issuers.iter();
-        let issuers: Vec<_> = issuers.map(|(issuer, _)| issuer.issuer.as_str()).collect();
+        let trust = self.trust();
+        let settings = &trust.settings;
+        let base = &settings.public_url;
+        let issuers = settings.issuers.iter();
+        let issuers: Vec<_> = issuers.map(|issuer| issuer.issuer.as_str()).collect();
         let mut document = json!({
             "resource": format!("{base}{path}"),
             "resource_name": "Ramen",
             "authorization_servers": issuers,
             "bearer_methods_supported": ["header"],
         });
-        let scopes = self.scopes();
+        let scopes = scopes(settings);
         if !scopes.is_empty() {
             document["scopes_supported"] = json!(scopes);
         }
         answer::json(StatusCode::OK, Bytes::from(document.to_string()))
     }
+}
 
-    fn scopes(&self) -> Vec<&str> {
-        let mut scopes: Vec<&str> = Vec::new();
-        for scope in self.issuers.iter().flat_map(|(issuer, _)| &issuer.scopes) {
-            if !scopes.contains(&scope.as_str()) {
-                scopes.push(scope);
-            }
+fn scopes(settings: &Settings) -> Vec<&str> {
+    let mut scopes: Vec<&str> = Vec::new();
+    for scope in settings.issuers.iter().flat_map(|issuer| &issuer.scopes) {
+        if !scopes.contains(&scope.as_str()) {
+            scopes.push(scope);
         }
-        scopes
     }
+    scopes
 }

@@ -1,7 +1,7 @@
-//! The keys of one issuer: found by its discovery document, kept, and fetched again when they are old or when a token
-//! names one that is not there. While the issuer cannot be reached the keys at hand go on.
+//! The keys of one issuer: found by its discovery document, kept, and fetched again every few minutes and when a token
+//! names one that is not there. While the issuer cannot be reached the keys at hand go on, for a day.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyOperations, PublicKeyUse};
@@ -15,11 +15,16 @@ use url::Url;
 use super::settings::Issuer;
 use crate::door::Denied;
 
-/// How old keys may get while they are used.
+/// How old keys get before they are fetched again. Whether somebody calls or not: a token that was verified before, and
+/// a stream that is open, ask for no key.
 const MAX_AGE: Duration = Duration::from_mins(5);
+/// From a fetch that failed to the next that nobody asks for.
+const AGAIN: Duration = Duration::from_secs(30);
+/// How long keys go on without a word of their issuer, who may have taken one back.
+const OUTAGE: Duration = Duration::from_hours(24);
 /// From one fetch for a key that is not there to the next, whatever tokens name.
 const BETWEEN_UNKNOWN: Duration = Duration::from_secs(10);
-/// From a fetch that failed to the next.
+/// From a fetch that failed to the next that somebody waits for.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a fetch may take, and so how long a caller waits for one.
 const FETCH_TIME: Duration = Duration::from_secs(5);
@@ -27,7 +32,7 @@ const FETCH_TIME: Duration = Duration::from_secs(5);
 const MAX_KEYS: usize = 64;
 
 /// One key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Known {
     jwk: Jwk,
     pub(super) key: DecodingKey,
@@ -36,6 +41,7 @@ pub(super) struct Known {
 }
 
 /// The keys of one issuer.
+#[derive(Debug)]
 pub(super) struct Keys {
     issuer: String,
     jwks_uri: Option<Url>,
@@ -44,7 +50,7 @@ pub(super) struct Keys {
     fetching: tokio::sync::Mutex<Fetches>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Fetches {
     /// When keys came last.
     came: Option<Instant>,
@@ -52,6 +58,8 @@ struct Fetches {
     failed: Option<Instant>,
     /// When keys were fetched last for one that was not there.
     for_unknown: Option<Instant>,
+    /// Whether they are kept fresh already.
+    kept_fresh: bool,
 }
 
 fn within(at: Option<Instant>, time: Duration) -> bool {
@@ -73,19 +81,37 @@ struct Set {
 }
 
 impl Keys {
-    pub(super) fn new(issuer: &Issuer) -> Self {
-        Self {
+    pub(super) fn new(issuer: &Issuer) -> Arc<Self> {
+        Arc::new(Self {
             issuer: issuer.issuer.clone(),
             jwks_uri: issuer.jwks_uri.clone(),
             now: RwLock::default(),
             fetching: tokio::sync::Mutex::default(),
-        }
+        })
     }
 
-    /// Gets the keys once, unless they are there.
-    pub(super) async fn warm(&self) {
-        if self.current().is_empty() {
-            let _ = self.fetch().await;
+    /// The same keys of the same issuer, by which nothing was proven yet.
+    pub(super) fn anew(&self) -> Arc<Self> {
+        let current = self.current();
+        let keys = current.iter().map(|known| Arc::new(Known::clone(known)));
+        let fetches = Fetches {
+            // As if they came now: their day begins again.
+            came: (!current.is_empty()).then(Instant::now),
+            ..Fetches::default()
+        };
+        Arc::new(Self {
+            issuer: self.issuer.clone(),
+            jwks_uri: self.jwks_uri.clone(),
+            now: RwLock::new(Arc::new(keys.collect())),
+            fetching: tokio::sync::Mutex::new(fetches),
+        })
+    }
+
+    /// Fetches the keys, unless that was tried before.
+    pub(super) async fn warm(self: &Arc<Self>) {
+        let mut fetches = self.fetching.lock().await;
+        if !fetches.kept_fresh {
+            let _ = self.load(&mut fetches).await;
         }
     }
 
@@ -97,7 +123,6 @@ impl Keys {
     ) -> Result<Vec<Arc<Known>>, Denied> {
         let found = self.fitting(kid, algorithm);
         if !found.is_empty() {
-            self.renew_in_time();
             return Ok(found);
         }
         let failed = self.fetch().await.is_err();
@@ -125,21 +150,12 @@ impl Keys {
         fitting.cloned().collect()
     }
 
-    /// Fetches again beside the caller when the keys are old.
-    fn renew_in_time(self: &Arc<Self>) {
-        let Ok(fetches) = self.fetching.try_lock() else {
-            return;
-        };
-        let enough = within(fetches.came, MAX_AGE) || within(fetches.failed, AFTER_FAILURE);
-        drop(fetches);
-        if !enough {
-            let keys = Arc::clone(self);
-            tokio::spawn(async move { keys.fetch().await });
-        }
+    fn set(&self, keys: Vec<Arc<Known>>) {
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
 
     /// Fetches the keys, unless somebody did while this one waited, or it was tried too lately.
-    async fn fetch(&self) -> Result<(), Failed> {
+    async fn fetch(self: &Arc<Self>) -> Result<(), Failed> {
         let asked = Instant::now();
         let mut fetches = self.fetching.lock().await;
         if fetches.came.is_some_and(|at| at > asked) {
@@ -151,28 +167,66 @@ impl Keys {
         // Keys that are not old are fetched again for one that is not among them, and that is bounded.
         if within(fetches.came, MAX_AGE) {
             if within(fetches.for_unknown, BETWEEN_UNKNOWN) {
-                return Ok(());
+                return fetches.failed.map_or(Ok(()), |_| Err(Failed));
             }
             fetches.for_unknown = Some(asked);
         }
+        self.load(&mut fetches).await
+    }
+
+    /// Fetches the keys now; they are kept fresh from the first time on.
+    async fn load(self: &Arc<Self>, fetches: &mut Fetches) -> Result<(), Failed> {
+        let loaded = self.try_load(fetches).await;
+        if !fetches.kept_fresh {
+            fetches.kept_fresh = true;
+            self.begin_to_keep_fresh(loaded.is_ok());
+        }
+        loaded
+    }
+
+    fn begin_to_keep_fresh(self: &Arc<Self>, loaded: bool) {
+        tokio::spawn(keep_fresh(Arc::downgrade(self), loaded));
+    }
+
+    async fn try_load(&self, fetches: &mut Fetches) -> Result<(), Failed> {
         let got = tokio::time::timeout(FETCH_TIME, self.get()).await;
         let got = got.unwrap_or_else(|_| Err("the issuer does not answer".to_owned()));
         match got {
             Ok(keys) => {
-                (fetches.came, fetches.failed) = (Some(Instant::now()), None);
-                tracing::debug!(issuer = self.issuer, keys = keys.len(), "keys fetched");
-                *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+                let before = fetches.failed.take();
+                fetches.came = Some(Instant::now());
+                let (issuer, count) = (&self.issuer, keys.len());
+                if count == 0 {
+                    tracing::warn!(issuer, "the issuer shows no key that can be used");
+                } else if before.is_some() {
+                    tracing::info!(issuer, keys = count, "keys can be fetched again");
+                } else {
+                    tracing::debug!(issuer, keys = count, "keys fetched");
+                }
+                self.set(keys);
                 Ok(())
             }
             Err(why) => {
-                fetches.failed = Some(Instant::now());
+                let first = fetches.failed.replace(Instant::now()).is_none();
                 let kept = self.current().len();
-                tracing::warn!(
-                    issuer = self.issuer,
-                    why,
-                    kept,
-                    "keys cannot be fetched; those at hand go on"
-                );
+                let issuer = &self.issuer;
+                if kept > 0 && !within(fetches.came, OUTAGE) {
+                    self.set(Vec::new());
+                    tracing::warn!(
+                        issuer,
+                        why,
+                        "keys could not be fetched for a day: none goes on"
+                    );
+                } else if first {
+                    tracing::warn!(
+                        issuer,
+                        why,
+                        kept,
+                        "keys cannot be fetched; those at hand go on"
+                    );
+                } else {
+                    tracing::debug!(issuer, why, kept, "keys still cannot be fetched");
+                }
                 Err(Failed)
             }
         }
@@ -187,11 +241,7 @@ impl Keys {
         let set = set.ok_or_else(|| "there are no keys at the issuer's jwks_uri".to_owned())?;
         let before = self.current();
         let keys = set.keys.into_iter().take(MAX_KEYS);
-        let keys: Vec<_> = keys.filter_map(|key| known(key, &before)).collect();
-        if keys.is_empty() {
-            return Err("none of the issuer's keys can be used".to_owned());
-        }
-        Ok(keys)
+        Ok(keys.filter_map(|key| known(key, &before)).collect())
     }
 
     async fn discover(&self) -> Result<Url, String> {
@@ -204,6 +254,18 @@ impl Keys {
             return Err("the issuer's description names another issuer".to_owned());
         }
         Ok(found.jwks_uri)
+    }
+}
+
+/// Fetches the keys again and again, as long as somebody has them.
+async fn keep_fresh(keys: Weak<Keys>, mut loaded: bool) {
+    loop {
+        tokio::time::sleep(if loaded { MAX_AGE } else { AGAIN }).await;
+        let Some(keys) = keys.upgrade() else {
+            return;
+        };
+        let mut fetches = keys.fetching.lock().await;
+        loaded = keys.try_load(&mut fetches).await.is_ok();
     }
 }
 
@@ -236,4 +298,12 @@ fn known(key: Value, before: &[Arc<Known>]) -> Option<Arc<Known>> {
         key,
         algorithm,
     }))
+}
+
+/// A key that nobody signs with.
+#[cfg(test)]
+pub(super) fn any() -> Arc<Known> {
+    // That of RFC 7517, A.1.
+    let key = serde_json::json!({"kty": "EC", "crv": "P-256", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"});
+    known(key, &[]).expect("a key")
 }

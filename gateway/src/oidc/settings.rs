@@ -94,7 +94,7 @@ pub struct SettingsError {
 
 impl Settings {
     /// Reads a file. Where it names no `publicUrl` this one counts.
-    pub fn read(path: &Path, public_url: Option<&str>) -> Result<Self, SettingsError> {
+    pub(super) fn read(path: &Path, public_url: Option<&str>) -> Result<Self, SettingsError> {
         let failed = |faults| SettingsError {
             path: path.to_owned(),
             faults,
@@ -145,6 +145,13 @@ impl Settings {
             issuers,
             skew: Duration::from_secs(skew),
         })
+    }
+}
+
+impl Issuer {
+    /// Whether the keys of both come from one place.
+    pub(super) fn has_keys_of(&self, other: &Self) -> bool {
+        self.issuer == other.issuer && self.jwks_uri == other.jwks_uri
     }
 }
 

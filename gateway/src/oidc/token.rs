@@ -80,6 +80,18 @@ impl Bearer {
         SystemTime::now() < self.expires && self.key.strong_count() > 0
     }
 
+    /// One of nobody in particular.
+    #[cfg(test)]
+    pub(super) fn until(expires: SystemTime, key: &Arc<Known>) -> Arc<Self> {
+        Arc::new(Self {
+            identity: Identity::default(),
+            id: "oidc:".into(),
+            audiences: Vec::new(),
+            expires,
+            key: Arc::downgrade(key),
+        })
+    }
+
     /// How long it goes on at most.
     pub fn left(&self) -> Duration {
         self.expires

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
@@ -16,51 +14,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use ramen_gateway::Oidc;
 use ramen_gateway::oidc::Settings;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::signer::Signer;
+
 /// Where the gateway of the test says it is.
 pub(crate) const PUBLIC: &str = "https://mcp.example.com";
-
-/// A key that signs.
-pub(crate) struct Signer {
-    pub(crate) kid: String,
-    pair: EcdsaKeyPair,
-}
-
-impl Signer {
-    pub(crate) fn new(kid: &str) -> Self {
-        let random = SystemRandom::new();
-        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
-        let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
-        let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).unwrap();
-        Self {
-            kid: kid.to_owned(),
-            pair,
-        }
-    }
-
-    /// As an issuer shows it.
-    pub(crate) fn jwk(&self) -> Value {
-        let point = &self.pair.public_key().as_ref()[1..];
-        let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        json!({"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": self.kid,
-            "x": part(&point[..32]), "y": part(&point[32..])})
-    }
-
-    /// A token with this header and these claims.
-    pub(crate) fn sign(&self, header: &Value, claims: &Value) -> String {
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let message = format!("{}.{}", part(header), part(claims));
-        let signature = self
-            .pair
-            .sign(&SystemRandom::new(), message.as_bytes())
-            .unwrap();
-        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
-    }
-}
 
 pub(crate) fn now() -> u64 {
     SystemTime::now()
@@ -150,11 +110,17 @@ impl Issuer {
 
     /// The same with more lines of settings.
     pub(crate) fn oidc_with(&self, more: &str) -> Arc<Oidc> {
-        let text = format!(
-            "publicUrl: {PUBLIC}\nclockSkewSecs: 10\nissuers:\n- issuer: {}\n{more}",
-            self.name()
-        );
-        Arc::new(Oidc::new(Settings::parse(&text, None).unwrap()))
+        Arc::new(Oidc::new(self.settings(more)))
+    }
+
+    pub(crate) fn settings(&self, more: &str) -> Settings {
+        Settings::parse(&self.text(more), None).unwrap()
+    }
+
+    /// A file of settings that trusts it, with more lines.
+    pub(crate) fn text(&self, more: &str) -> String {
+        let issuer = self.name();
+        format!("publicUrl: {PUBLIC}\nclockSkewSecs: 10\nissuers:\n- issuer: {issuer}\n{more}")
     }
 
     /// Claims of a good token for all groups.
@@ -164,13 +130,20 @@ impl Issuer {
 
     /// A token with these claims.
     pub(crate) fn token(&self, claims: &Value) -> String {
-        let header = json!({"alg": "ES256", "typ": "at+jwt", "kid": self.signer.kid});
-        self.signer.sign(&header, claims)
+        self.signer.sign(&self.signer.header(), claims)
     }
 
     /// A good token.
     pub(crate) fn good(&self) -> String {
         self.token(&self.claims())
+    }
+
+    /// A good token that nobody saw before.
+    pub(crate) fn fresh(&self) -> String {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let mut claims = self.claims();
+        claims["jti"] = COUNT.fetch_add(1, Ordering::SeqCst).into();
+        self.token(&claims)
     }
 }
 

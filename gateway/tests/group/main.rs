@@ -3,11 +3,14 @@
 
 mod bad_input;
 mod eras;
+mod gate;
 mod issuer;
 mod listening;
+mod logs;
 mod oidc;
 mod operators;
 mod rows;
+mod signer;
 mod streams;
 mod support;
 mod tls;

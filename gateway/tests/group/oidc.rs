@@ -1,15 +1,24 @@
 //! Tokens of an issuer at the group endpoint, and what access rules make of them.
 
+mod algorithms;
+mod followed;
+mod keys;
+mod refused;
+mod unseen;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
+use ramen_gateway::Oidc;
 use ramen_gateway::callers::Limits;
 use ramen_group::AccessRules;
 use ramen_group::access::RuleText;
 use serde_json::{Value, json};
 
-use crate::issuer::{Issuer, PUBLIC, Signer, now};
-use crate::support::{Events, Got, KEY, PATH, Running, call, eventually, spec};
+use crate::issuer::{Issuer, PUBLIC, now};
+use crate::signer::Signer;
+use crate::support::{Events, Got, KEY, PATH, Running, call, eventually, soon, spec};
 use crate::worker::Worker;
 
 /// Everybody who is signed in may call `echo`, `wait` and `quiet`; staff may call everything.
@@ -31,16 +40,50 @@ fn rules() -> Arc<AccessRules> {
 }
 
 async fn bench() -> (Issuer, Worker, Running) {
-    let (issuer, worker) = (Issuer::start().await, Worker::start().await);
-    let gateway = Running::trusting(&[worker.address], Limits::default(), issuer.oidc()).await;
-    allow(&gateway, &worker, Some(rules()));
+    let issuer = Issuer::start().await;
+    let (worker, gateway) = trusting(issuer.oidc()).await;
     (issuer, worker, gateway)
+}
+
+async fn trusting(oidc: Arc<Oidc>) -> (Worker, Running) {
+    let worker = Worker::start().await;
+    let gateway = Running::trusting(&[worker.address], Limits::default(), oidc).await;
+    allow(&gateway, &worker, Some(rules()));
+    (worker, gateway)
 }
 
 fn allow(gateway: &Running, worker: &Worker, access: Option<Arc<AccessRules>>) {
     let mut spec = spec("demo", KEY, &[worker.address]);
     spec.access = access;
     gateway.groups.set(&spec);
+}
+
+/// The same until this is its status.
+async fn until(gateway: &Running, token: &str, status: StatusCode) {
+    soon(async {
+        while called_with(gateway, token).await.status != status {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+/// A subscription of the bearer of a token.
+async fn listening(gateway: &Running, token: &str) -> Events {
+    let params = json!({"notifications": {"toolsListChanged": true}});
+    let mut request = gateway.modern("subscriptions/listen", params);
+    let value = format!("Bearer {token}").parse().unwrap();
+    request.headers_mut().insert("authorization", value);
+    let mut events = Events::of(gateway.open(request).await);
+    let first = events.next().await.unwrap();
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    events
+}
+
+/// The gateway ends it, and says so.
+async fn ended(events: &mut Events) {
+    assert!(events.next().await.unwrap()["result"].is_object());
+    assert_eq!(events.next().await, None);
 }
 
 async fn called_with(gateway: &Running, token: &str) -> Got {
@@ -73,118 +116,6 @@ async fn a_valid_token_calls_a_tool_and_the_worker_hears_who_calls() {
 }
 
 #[tokio::test]
-async fn sec_tokens_that_are_not_good_open_nothing() {
-    let (issuer, worker, gateway) = bench().await;
-    let with = |name: &str, value: Value| {
-        let mut claims = issuer.claims();
-        claims[name] = value;
-        issuer.token(&claims)
-    };
-    let without = |name: &str| {
-        let mut claims = issuer.claims();
-        claims.as_object_mut().unwrap().remove(name);
-        issuer.token(&claims)
-    };
-    let header = |header: Value| issuer.signer.sign(&header, &issuer.claims());
-    let foreign = Signer::new("first");
-    let good = issuer.good();
-    let (message, signature) = good.rsplit_once('.').unwrap();
-    let hmac = json!({"alg": "HS256", "typ": "JWT", "kid": "first"});
-    let cases = [
-        ("expired", with("exp", json!(now() - 11))),
-        ("expired long ago", with("exp", json!(0))),
-        ("no end", without("exp")),
-        ("an end that is no time", with("exp", json!("tomorrow"))),
-        ("not yet", with("nbf", json!(now() + 60))),
-        (
-            "another audience",
-            with("aud", json!("https://other.example")),
-        ),
-        (
-            "an audience that begins alike",
-            with("aud", json!(format!("{PUBLIC}.evil.example"))),
-        ),
-        (
-            "another group",
-            with("aud", json!(format!("{PUBLIC}/default/other/mcp"))),
-        ),
-        ("no audience", without("aud")),
-        (
-            "another issuer",
-            with("iss", json!("https://login.example")),
-        ),
-        (
-            "almost the issuer",
-            with("iss", json!(format!("{}/", issuer.name()))),
-        ),
-        ("two issuers", with("iss", json!([issuer.name()]))),
-        ("no issuer", without("iss")),
-        ("nobody", without("sub")),
-        (
-            "a key of somebody else",
-            foreign.sign(&json!({"alg": "ES256", "kid": "first"}), &issuer.claims()),
-        ),
-        ("none", header(json!({"alg": "none", "kid": "first"}))),
-        (
-            "none, unsigned",
-            format!(
-                "{}.",
-                header(json!({"alg": "none"})).rsplit_once('.').unwrap().0
-            ),
-        ),
-        ("a secret", header(hmac)),
-        (
-            "another algorithm",
-            header(json!({"alg": "ES384", "kid": "first"})),
-        ),
-        (
-            "an extension that has to be understood",
-            header(json!({"alg": "ES256", "kid": "first", "crit": ["x"], "x": 1})),
-        ),
-        (
-            "a token of logout",
-            header(json!({"alg": "ES256", "kid": "first", "typ": "logout+jwt"})),
-        ),
-        (
-            "a key of its own",
-            foreign.sign(
-                &json!({"alg": "ES256", "jwk": foreign.jwk()}),
-                &issuer.claims(),
-            ),
-        ),
-        ("no signature", format!("{message}.")),
-        (
-            "a signature of something else",
-            format!("{}x.{signature}", &message[..message.len() - 1]),
-        ),
-        ("no token", "a.b.c".to_owned()),
-        ("dots", "..".to_owned()),
-    ];
-    for (what, token) in cases {
-        let got = called_with(&gateway, &token).await;
-        assert_eq!(got.status, StatusCode::UNAUTHORIZED, "{what}");
-        assert!(
-            got.header("www-authenticate").contains("invalid_token"),
-            "{what}"
-        );
-    }
-    assert_eq!(worker.began(), 0);
-    assert_eq!(called_with(&gateway, &good).await.status, StatusCode::OK);
-}
-
-#[tokio::test]
-async fn clocks_may_be_apart_as_far_as_the_settings_say() {
-    let (issuer, _worker, gateway) = bench().await;
-    let mut claims = issuer.claims();
-    claims["exp"] = json!(now() - 3);
-    claims["nbf"] = json!(now() + 3);
-    assert_eq!(
-        called_with(&gateway, &issuer.token(&claims)).await.status,
-        StatusCode::OK
-    );
-}
-
-#[tokio::test]
 async fn a_token_for_the_group_is_for_the_group_alone() {
     let (issuer, worker, gateway) = bench().await;
     let mut other = spec("other", KEY, &[worker.address]);
@@ -203,10 +134,9 @@ async fn a_token_for_the_group_is_for_the_group_alone() {
 
 #[tokio::test]
 async fn another_audience_counts_when_the_settings_name_it() {
-    let (issuer, worker) = (Issuer::start().await, Worker::start().await);
+    let issuer = Issuer::start().await;
     let oidc = issuer.oidc_with("  audiences: ['api://ramen']\n");
-    let gateway = Running::trusting(&[worker.address], Limits::default(), oidc).await;
-    allow(&gateway, &worker, Some(rules()));
+    let (_worker, gateway) = trusting(oidc).await;
     let mut claims = issuer.claims();
     claims["aud"] = json!("api://ramen");
     assert_eq!(
@@ -216,28 +146,13 @@ async fn another_audience_counts_when_the_settings_name_it() {
 }
 
 #[tokio::test]
-async fn without_rules_a_token_opens_nothing_and_a_group_that_is_not_there_looks_the_same() {
+async fn without_rules_a_token_opens_nothing_and_keys_go_on() {
     let (issuer, worker, gateway) = bench().await;
     allow(&gateway, &worker, None);
     let closed = called_with(&gateway, &issuer.good()).await;
-    let mut nowhere = gateway.post(&call("echo"));
-    *nowhere.uri_mut() = "/default/nowhere/mcp".parse().unwrap();
-    let value = format!("Bearer {}", issuer.good()).parse().unwrap();
-    nowhere.headers_mut().insert("authorization", value);
-    let mut claims = issuer.claims();
-    claims["aud"] = json!(PUBLIC);
-    let nowhere = gateway.send(nowhere).await;
-    assert_eq!(
-        (closed.status, nowhere.status),
-        (StatusCode::FORBIDDEN, StatusCode::FORBIDDEN)
-    );
-    assert_eq!(closed.body, nowhere.body);
+    assert_eq!(closed.status, StatusCode::FORBIDDEN);
     assert_eq!(worker.began(), 0);
-    assert_eq!(
-        gateway.call("echo").await.status,
-        StatusCode::OK,
-        "keys go on"
-    );
+    assert_eq!(gateway.call("echo").await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -272,111 +187,14 @@ async fn the_refusal_says_where_to_sign_in() {
 }
 
 #[tokio::test]
-async fn a_new_key_of_the_issuer_is_fetched_once_and_foreign_names_do_not_flood_it() {
-    let (issuer, _worker, gateway) = bench().await;
-    assert_eq!(
-        called_with(&gateway, &issuer.good()).await.status,
-        StatusCode::OK
-    );
-    let second = Signer::new("second");
-    issuer.show(vec![issuer.signer.jwk(), second.jwk()]);
-    let token = second.sign(&json!({"alg": "ES256", "kid": "second"}), &issuer.claims());
-    assert_eq!(called_with(&gateway, &token).await.status, StatusCode::OK);
-    assert_eq!(issuer.fetched(), 2);
-    for n in 0..20 {
-        let header = json!({"alg": "ES256", "kid": format!("unknown {n}")});
-        let token = second.sign(&header, &issuer.claims());
-        assert_eq!(
-            called_with(&gateway, &token).await.status,
-            StatusCode::UNAUTHORIZED
-        );
-    }
-    assert_eq!(issuer.fetched(), 2);
-}
-
-#[tokio::test]
-async fn in_an_outage_the_keys_at_hand_go_on_and_without_any_it_is_503() {
-    let (issuer, _worker, gateway) = bench().await;
-    issuer.fail(true);
-    let got = called_with(&gateway, &issuer.good()).await;
-    assert_eq!(
-        (got.status, got.header("retry-after")),
-        (StatusCode::SERVICE_UNAVAILABLE, "1")
-    );
-    issuer.fail(false);
-    while called_with(&gateway, &issuer.good()).await.status != StatusCode::OK {
-        tokio::task::yield_now().await;
-    }
-    issuer.fail(true);
-    let mut claims = issuer.claims();
-    claims["jti"] = json!("a token that was not seen before");
-    assert_eq!(
-        called_with(&gateway, &issuer.token(&claims)).await.status,
-        StatusCode::OK
-    );
-    // It may be signed with a new key: nobody can tell.
-    let second = Signer::new("second");
-    let token = second.sign(&json!({"alg": "ES256", "kid": "second"}), &issuer.claims());
-    assert_eq!(
-        called_with(&gateway, &token).await.status,
-        StatusCode::SERVICE_UNAVAILABLE
-    );
-}
-
-#[tokio::test]
-async fn a_key_that_the_issuer_takes_back_proves_nothing_any_more() {
-    let (issuer, _worker, gateway) = bench().await;
-    let token = issuer.good();
-    assert_eq!(called_with(&gateway, &token).await.status, StatusCode::OK);
-    let second = Signer::new("second");
-    issuer.show(vec![second.jwk()]);
-    let other = second.sign(&json!({"alg": "ES256", "kid": "second"}), &issuer.claims());
-    assert_eq!(called_with(&gateway, &other).await.status, StatusCode::OK);
-    assert_eq!(
-        called_with(&gateway, &token).await.status,
-        StatusCode::UNAUTHORIZED
-    );
-}
-
-#[tokio::test]
-async fn an_issuer_that_names_another_in_its_description_is_not_believed() {
-    let (issuer, _worker, gateway) = bench().await;
-    issuer.lie();
-    let got = called_with(&gateway, &issuer.good()).await;
-    assert_eq!(got.status, StatusCode::SERVICE_UNAVAILABLE);
-}
-
-#[tokio::test]
-async fn sec_two_credentials_or_one_in_the_query_are_none() {
-    let (issuer, _worker, gateway) = bench().await;
-    let token = issuer.good();
-    let mut twice = gateway.post(&call("echo"));
-    let value: http::HeaderValue = format!("Bearer {token}").parse().unwrap();
-    twice.headers_mut().insert("authorization", value.clone());
-    twice.headers_mut().append("authorization", value);
-    assert_eq!(gateway.send(twice).await.status, StatusCode::UNAUTHORIZED);
-    let mut query = gateway.post(&call("echo"));
-    query.headers_mut().remove("authorization");
-    *query.uri_mut() = format!("{PATH}?access_token={token}").parse().unwrap();
-    assert_eq!(gateway.send(query).await.status, StatusCode::UNAUTHORIZED);
-}
-
-#[tokio::test]
 async fn a_token_that_runs_out_ends_a_stream() {
     let (issuer, worker, gateway) = bench().await;
     let mut claims = issuer.claims();
     // Ten seconds of skew are added to it.
     claims["exp"] = json!(now() - 8);
-    let params = json!({"notifications": {"toolsListChanged": true}});
-    let mut request = gateway.modern("subscriptions/listen", params);
-    let value = format!("Bearer {}", issuer.token(&claims)).parse().unwrap();
-    request.headers_mut().insert("authorization", value);
-    let mut events = Events::of(gateway.open(request).await);
-    let first = events.next().await.unwrap();
-    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    let mut events = listening(&gateway, &issuer.token(&claims)).await;
     // Nothing happens but that time passes.
-    assert!(events.next().await.unwrap()["result"].is_object());
-    assert_eq!(events.next().await, None);
+    ended(&mut events).await;
     drop(worker);
 }
 

@@ -1,11 +1,9 @@
 //! What a worker says and the gateway does not pass on.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use http::StatusCode;
 use serde_json::json;
 
+use crate::logs::Log;
 use crate::support::{KEY, Running, call, eventually, spec};
 use crate::worker::Worker;
 
@@ -96,29 +94,9 @@ async fn recent_calls_hold_no_arguments() {
     );
 }
 
-/// What is logged, for all tests of this process.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn nothing_secret_is_logged() {
-    let log = Log::default();
-    let writer = log.clone();
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone());
-    let _guard = tracing::subscriber::set_default(lines.finish());
+    let (log, _logging) = Log::begin();
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
     let mut wrong = gateway.post(&call("echo"));
@@ -132,7 +110,7 @@ async fn nothing_secret_is_logged() {
     for tool in ["foreign", "junk", "full", "refuses"] {
         gateway.call(tool).await;
     }
-    let text = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    let text = log.text();
     assert!(text.contains("cannot be passed on"), "the log is read");
     for secret in [KEY, "rmk_of_the_gateway", "rmk_wrong_secret", "hunter2"] {
         // The client of the test speaks HTTP in this process too, and logs nothing of ours.
