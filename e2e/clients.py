@@ -49,3 +49,10 @@ def over_http(url, key, mode, body, **options):
 
 def modern(client):
     return client.protocol_version >= "2026"
+
+
+async def listed(client, wanted):
+    """The names of the tools once these are among them: a bridge does not wait for servers that are slow to start."""
+    while not wanted <= (names := {tool.name for tool in (await client.list_tools()).tools}):
+        await asyncio.sleep(0.05)
+    return names

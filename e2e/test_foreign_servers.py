@@ -13,6 +13,7 @@ from mcp import Client, StdioServerParameters
 
 import foreign
 import programs
+from clients import listed
 
 RAMEN = str(programs.BIN / "ramen")
 # Each takes `stdio` or `http` as its last argument and prints its address in the latter case.
@@ -103,7 +104,7 @@ def test_it_is_one_of_many_behind_the_bridge(made):
             seen.append((progress, total, message))
 
         async with Client(parameters) as client:
-            assert {"s_add", "s_fail", "s_steps"} <= {tool.name for tool in (await client.list_tools()).tools}
+            await listed(client, {"s_add", "s_fail", "s_steps"})
             result = await client.call_tool("s_add", {"a": 40, "b": 2})
             assert result.structured_content == {"result": 42}
             assert (await client.call_tool("s_fail", {"why": "no such city"})).is_error
@@ -160,8 +161,7 @@ def test_published_servers_are_one_server_behind_the_bridge(published):
         parameters = StdioServerParameters(command=RAMEN, args=["bridge", "--config", str(published / "mcp.json")],
                                            env=of_home(published))
         async with Client(parameters) as client:
-            names = {tool.name for tool in (await client.list_tools()).tools}
-            assert {"everything_echo", "filesystem_list_directory", "time_get_current_time", "git_git_log"} <= names
+            await listed(client, {"everything_echo", "filesystem_list_directory", "time_get_current_time", "git_git_log"})
             listed = await client.call_tool("filesystem_list_directory", {"path": str(published / "files")})
             assert "note.txt" in listed.content[0].text
             assert (await client.list_resources()).resources

@@ -11,28 +11,26 @@ mod mark;
 mod names;
 mod read;
 mod serve;
+mod start;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use ramen_mcp::model::Implementation;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::ask;
 use crate::client::Updates;
-use crate::config::ServerConfig;
-use crate::manager::{Manager, ManagerOptions, State, Status};
+use crate::manager::{Manager, State, Status};
 use names::Names;
+use start::Stage;
 
 pub use answer::Members;
 pub use forward::Asked;
-pub use mark::MARK;
+pub use mark::{MARK, mark, mark_down};
 pub use names::{Naming, starts_with};
-
-/// How long a list waits for servers that are being started. Callers that do not listen for changes see what is there
-/// then.
-const START: Duration = Duration::from_secs(10);
+pub use read::may_come_from;
 
 /// Many servers as one. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -46,8 +44,9 @@ struct Inner {
     naming: Naming,
     audience: Audience,
     info: Implementation,
-    /// Said once every server was tried.
-    started: CancellationToken,
+    /// How far the start of the servers is, and when it began.
+    stage: watch::Sender<Stage>,
+    opened: Instant,
     /// The tools by the names they have here, for the lists of this moment.
     tools: Mutex<Option<(Updates, Arc<Names>)>>,
     /// The prompts by the names they have here, as listed last.
@@ -76,47 +75,24 @@ struct Origin {
 impl Hub {
     /// Offers the servers of a manager.
     pub fn new(manager: Manager, naming: Naming) -> Self {
-        let hub = Self::over(manager, naming, Audience::Owner);
-        hub.inner.started.cancel();
-        hub
+        Self::over(manager, naming, Audience::Owner, Stage::Started)
     }
 
     /// Offers the servers of a manager that keeps lists to callers who share them. Names begin with their servers.
     pub fn shared(manager: Manager) -> Self {
         debug_assert!(manager.keeps_lists(), "callers would wait for servers");
-        let hub = Self::over(manager, Naming::Prefixed, Audience::Callers);
-        hub.inner.started.cancel();
-        hub
+        Self::over(manager, Naming::Prefixed, Audience::Callers, Stage::Started)
     }
 
-    /// Offers these servers at once, while they are being connected; those that the cache knows are not started.
-    pub fn open(
-        servers: BTreeMap<String, ServerConfig>,
-        options: ManagerOptions,
-        naming: Naming,
-    ) -> Self {
-        let hub = Self::over(Manager::empty(options), naming, Audience::Owner);
-        let inner = Arc::clone(&hub.inner);
-        tokio::spawn(async move {
-            inner.manager.add(servers).await;
-            inner.started.cancel();
-        });
-        hub
-    }
-
-    /// Waits until every server was tried, but not for long.
-    async fn settled(&self) {
-        let _ = tokio::time::timeout(START, self.inner.started.cancelled()).await;
-    }
-
-    fn over(manager: Manager, naming: Naming, audience: Audience) -> Self {
+    fn over(manager: Manager, naming: Naming, audience: Audience, stage: Stage) -> Self {
         Self {
             inner: Arc::new(Inner {
                 manager,
                 naming,
                 audience,
                 info: ask::ourselves(),
-                started: CancellationToken::new(),
+                stage: watch::Sender::new(stage),
+                opened: Instant::now(),
                 tools: Mutex::default(),
                 prompts: Mutex::default(),
                 resources: Mutex::default(),
@@ -153,3 +129,6 @@ impl Hub {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

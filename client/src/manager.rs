@@ -166,17 +166,21 @@ impl Manager {
         }
     }
 
-    /// A manager without servers, for those who want to offer it before they are there: see [`Manager::add`].
+    /// A manager without servers: see [`Manager::replace`].
     pub fn empty(options: ManagerOptions) -> Self {
         Self::new(options, dial())
     }
 
-    /// What [`Manager::open`] does, for servers that come later.
-    pub async fn add(&self, servers: BTreeMap<String, ServerConfig>) {
-        self.open_with(servers).await;
+    async fn open_with(&self, servers: BTreeMap<String, ServerConfig>) {
+        let unknown = self.trust(servers).await;
+        self.start(unknown).await;
     }
 
-    async fn open_with(&self, servers: BTreeMap<String, ServerConfig>) {
+    /// Offers those of these servers that the cache knows, without starting them; gives the others, which are to be started.
+    pub(crate) async fn trust(
+        &self,
+        servers: BTreeMap<String, ServerConfig>,
+    ) -> BTreeMap<String, ServerConfig> {
         let known = match self.inner.options.client.cache.clone() {
             Some(cache) => tokio::task::spawn_blocking(move || cache.entries())
                 .await
@@ -198,14 +202,12 @@ impl Manager {
                 }
             }
         }
-        {
-            let mut slots = self.inner.slots();
-            slots.extend(trusted);
-        }
-        self.start(unknown).await;
+        self.inner.slots().extend(trusted);
+        unknown
     }
 
-    async fn start(&self, servers: BTreeMap<String, ServerConfig>) {
+    /// Dials every enabled one of these servers, and ends when each was tried.
+    pub(crate) async fn start(&self, servers: BTreeMap<String, ServerConfig>) {
         let inner = &self.inner;
         let dialled = servers
             .into_iter()
@@ -286,14 +288,9 @@ impl Manager {
             client = self.inner.connect(name, &config) => Arc::new(client?),
             () = self.inner.stop.cancelled() => return Err(ClientError::gone("it was closed")),
         };
-        if self
-            .inner
-            .supervise(name.to_owned(), Begin::With(Arc::clone(&client)))
-        {
-            self.inner.arrived(name, &client);
+        if self.inner.adopt(name, Arc::clone(&client)).await {
             return Ok(client);
         }
-        client.close().await;
         Err(ClientError::gone("it was closed"))
     }
 
@@ -440,3 +437,5 @@ fn dial() -> Connect {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) mod world;

@@ -59,7 +59,7 @@ struct Completed {
 impl Hub {
     /// The answer to a request. Progress goes to `out` before it; dropping the future cancels it at its server.
     pub async fn answer(&self, asked: &Asked, out: &mpsc::Sender<Bytes>) -> Bytes {
-        self.settled().await;
+        self.read_cache().await;
         let listed = self.list(&asked.method, asked.era).await;
         let result = match (listed, asked.method.as_str()) {
             (Some(list), _) => Ok(list),
@@ -89,8 +89,7 @@ impl Hub {
             Some(arguments) if arguments.get().starts_with('{') => arguments.get(),
             Some(_) => return Err(McpError::invalid_params("`arguments` must be an object")),
         };
-        let all = self.names();
-        let Some(Origin { server, name }) = all.find(&named.name).cloned() else {
+        let Some(Origin { server, name }) = self.known_tool(&named.name).await else {
             let code = match asked.era {
                 Era::Modern => code::INVALID_PARAMS,
                 Era::Legacy(_) => code::METHOD_NOT_FOUND,
@@ -129,6 +128,16 @@ impl Hub {
         result.map_err(|error| self.failure(&server, error))
     }
 
+    /// Only what nobody is known to have waits for servers that are being started.
+    async fn known_tool(&self, name: &str) -> Option<Origin> {
+        let known = |hub: &Self| hub.names().find(name).cloned();
+        if let Some(origin) = known(self) {
+            return Some(origin);
+        }
+        self.settled().await;
+        known(self)
+    }
+
     async fn prompt(&self, asked: &Asked) -> Result<Members, McpError> {
         let named: Named = read(&asked.params)?;
         let Origin { server, name } = self.known_prompt(&named.name).await?;
@@ -144,6 +153,7 @@ impl Hub {
         if let Some(origin) = known(self) {
             return Ok(origin);
         }
+        self.settled().await;
         let _ = self.prompts().await;
         known(self).ok_or_else(|| {
             let name: String = name.escape_debug().take(128).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use ramen_mcp::Era;
@@ -11,11 +12,12 @@ use serde_json::json;
 
 use super::answer::{self, Members};
 use super::{Hub, Origin, lock, mark, names};
-use crate::client::Client;
 use crate::manager::{State, Status};
 
 /// Servers that are asked at once.
 const PARALLEL: usize = 8;
+/// How long one of them may take before a list is answered without it.
+const SLOW: Duration = Duration::from_secs(10);
 
 /// What one server lists.
 pub(super) struct Listed {
@@ -27,13 +29,21 @@ pub(super) struct Listed {
 impl Hub {
     /// The entries of a list, and the member of its result that holds them; `None` for what is no list.
     pub async fn entries(&self, name: &str, era: Era) -> Option<(&'static str, Vec<Members>)> {
-        Some(match name {
-            method::TOOLS_LIST => ("tools", self.tools(era)),
-            method::PROMPTS_LIST => ("prompts", self.prompts().await),
-            method::RESOURCES_LIST => ("resources", self.resources().await),
-            method::TEMPLATES_LIST => ("resourceTemplates", self.templates().await),
+        let member = match name {
+            method::TOOLS_LIST => "tools",
+            method::PROMPTS_LIST => "prompts",
+            method::RESOURCES_LIST => "resources",
+            method::TEMPLATES_LIST => "resourceTemplates",
             _ => return None,
-        })
+        };
+        self.listable().await;
+        let items = match name {
+            method::TOOLS_LIST => self.tools(era),
+            method::PROMPTS_LIST => self.prompts().await,
+            method::RESOURCES_LIST => self.resources().await,
+            _ => self.templates().await,
+        };
+        Some((member, items))
     }
 
     /// The result of a list.
@@ -51,7 +61,7 @@ impl Hub {
         let tool = |(name, origin, tool): (&str, &Origin, &crate::Tool)| {
             let mut tool = answer::tool(&tool.definition, name, era)?;
             if down.contains(&origin.server) {
-                mark::down(&mut tool, &origin.server);
+                mark::mark_down(&mut tool, &origin.server);
             }
             Some(tool)
         };
@@ -110,7 +120,8 @@ impl Hub {
         all.into_iter().flat_map(|listed| listed.items).collect()
     }
 
-    /// One list of every server that offers such a thing, in the order of their names. A server that fails is left out.
+    /// One list of every server that offers such a thing, in the order of their names. A server that fails is left out, and
+    /// so is one that is too slow; of what it has then it is told when it is connected.
     async fn gather(&self, method: &'static str, key: &'static str) -> Vec<Listed> {
         if self.inner.manager.keeps_lists() {
             return self.kept(method);
@@ -121,18 +132,20 @@ impl Hub {
             "resources"
         };
         let asked = self.offering(kind).into_iter().map(|server| async move {
-            let items = async {
-                let client = self.inner.manager.client(&server).await?;
+            let (hub, name) = (self.clone(), server.clone());
+            // A task of its own: what is too slow for this list is still connected for the next one.
+            let items = tokio::spawn(async move {
+                let client = hub.inner.manager.client(&name).await?;
                 client.list_raw(method, key).await
+            });
+            let error = match tokio::time::timeout(SLOW, items).await {
+                Ok(Ok(Ok(items))) => return Some((server, items)),
+                Ok(Ok(Err(error))) => error.chain(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no list within {} s", SLOW.as_secs()),
             };
-            match items.await {
-                Ok(items) => Some((server, items)),
-                Err(error) => {
-                    let error = error.chain();
-                    tracing::warn!(server, method, error, "a server is left out of a list");
-                    None
-                }
-            }
+            tracing::warn!(server, method, error, "a server is left out of a list");
+            None
         });
         let all: Vec<_> = stream::iter(asked).buffered(PARALLEL).collect().await;
         all.into_iter()
@@ -162,7 +175,7 @@ impl Hub {
             };
             if listed.down {
                 for item in &mut listed.items {
-                    mark::down(item, &listed.server);
+                    mark::mark_down(item, &listed.server);
                 }
             }
             listed
@@ -194,13 +207,10 @@ impl Hub {
     }
 
     /// The servers that are connected, for a resource that none of them listed.
-    pub(super) async fn readers(&self) -> Vec<(String, Arc<Client>)> {
-        let mut readers = Vec::new();
-        for server in self.offering("resources") {
-            if let Ok(client) = self.inner.manager.client(&server).await {
-                readers.push((server, client));
-            }
-        }
+    pub(super) fn readers(&self) -> Vec<String> {
+        let connected = self.inner.manager.clients();
+        let mut readers = self.offering("resources");
+        readers.retain(|server| connected.contains_key(server));
         readers
     }
 }

@@ -8,8 +8,8 @@ use super::answer::Members;
 /// The key in `_meta`. Its value is `{"server": NAME, "state": "down"}`.
 pub const MARK: &str = "dev.ramen/upstream";
 
-/// Marks an entry of a list whose server is down.
-pub(super) fn down(item: &mut Members, server: &str) {
+/// Marks something whose server is down: an entry of a list, or a list.
+pub fn mark(item: &mut Members, server: &str) {
     let meta: Option<Members> = item.get("_meta").and_then(|meta| meta.to().ok());
     let mut meta = meta.unwrap_or_default();
     let mark = json!({ "server": server, "state": "down" });
@@ -17,6 +17,11 @@ pub(super) fn down(item: &mut Members, server: &str) {
     if let Ok(meta) = Json::of(&meta) {
         item.insert("_meta".to_owned(), meta);
     }
+}
+
+/// The same of an entry of a list, also in its description.
+pub fn mark_down(item: &mut Members, server: &str) {
+    mark(item, server);
     let said: Option<String> = item
         .get("description")
         .and_then(|description| description.to().ok());

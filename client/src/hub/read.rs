@@ -14,19 +14,26 @@ struct Located {
     uri: String,
 }
 
+/// Whether a resource may come from a template: it begins like it.
+pub fn may_come_from(template: &str, uri: &str) -> bool {
+    let fixed = template.split('{').next().unwrap_or_default();
+    !fixed.is_empty() && uri.starts_with(fixed)
+}
+
 impl Hub {
     pub(super) async fn read(&self, asked: &Asked) -> Result<Members, McpError> {
         let Located { uri } = read(&asked.params)?;
         let params = answer::single("uri", &uri);
         let listed = |hub: &Self| lock(&hub.inner.resources).get(&uri).cloned();
         if listed(self).is_none() {
+            self.settled().await;
             let _ = self.resources().await;
         }
         if let Some(server) = listed(self) {
             return self.readable(&server, &params).await;
         }
         // None lists it; one may know it all the same, from a template.
-        for server in self.may_read(&uri).await {
+        for server in self.may_read(&uri) {
             if let Ok(found) = self.readable(&server, &params).await {
                 return Ok(found);
             }
@@ -40,22 +47,18 @@ impl Hub {
 
     /// The servers that may know a resource which none of them listed. What callers of a shared hub look for is told only
     /// to those with a template that it may come from.
-    async fn may_read(&self, uri: &str) -> Vec<String> {
-        if self.inner.audience == Audience::Owner {
-            let readers = self.readers().await;
-            return readers.into_iter().map(|(server, _)| server).collect();
+    fn may_read(&self, uri: &str) -> Vec<String> {
+        match self.inner.audience {
+            Audience::Owner => self.readers(),
+            Audience::Callers => self.with_template_of(uri),
         }
-        self.with_template_of(uri)
     }
 
     fn with_template_of(&self, uri: &str) -> Vec<String> {
         let fits = |template: &Members| {
             let template = template.get("uriTemplate");
             let template: Option<String> = template.and_then(|template| template.to().ok());
-            template.is_some_and(|template| {
-                let fixed = template.split('{').next().unwrap_or_default();
-                !fixed.is_empty() && uri.starts_with(fixed)
-            })
+            template.is_some_and(|template| may_come_from(&template, uri))
         };
         let servers = self.kept(method::TEMPLATES_LIST).into_iter();
         let servers = servers.filter(|listed| listed.items.iter().any(fits));

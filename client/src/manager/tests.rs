@@ -1,167 +1,14 @@
-//! The manager over scripted servers, in paused time: what happens when is decided by the test, not by the machine.
+//! The manager over scripted servers, in paused time.
 
-#[expect(dead_code, reason = "shared with the tests of the whole crate")]
-#[path = "../../tests/client/support.rs"]
-mod support;
-
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::world::support::{Log, Server, soon};
+use super::world::{Fate, World, cached, names, servers, soon_in_paused_time, until};
 use super::*;
-use crate::cache::Cache;
-use crate::handshake::EraChoice;
-use support::{Log, Server, legacy, serve, soon, tool};
-
-/// What the next attempt at a server meets.
-#[derive(Clone, Copy, PartialEq)]
-enum Fate {
-    Up,
-    Down,
-    /// Never ends.
-    Hangs,
-}
-
-/// The world outside: which servers are there, who dialled them, and their ends.
-#[derive(Default)]
-struct World {
-    fates: Mutex<BTreeMap<String, VecDeque<Fate>>>,
-    dialled: Mutex<Vec<(String, Instant)>>,
-    servers: Mutex<BTreeMap<String, Server>>,
-    dialling: AtomicUsize,
-    most: AtomicUsize,
-}
-
-impl World {
-    fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    /// What the next attempts meet; the last one stays.
-    fn fate(&self, name: &str, fates: impl IntoIterator<Item = Fate>) {
-        self.fates
-            .lock()
-            .unwrap()
-            .insert(name.to_owned(), fates.into_iter().collect());
-    }
-
-    fn dialled(&self) -> Vec<String> {
-        self.dialled
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(name, _)| name.clone())
-            .collect()
-    }
-
-    fn times(&self, name: &str) -> Vec<Instant> {
-        let dialled = self.dialled.lock().unwrap();
-        dialled
-            .iter()
-            .filter(|(n, _)| n == name)
-            .map(|(_, at)| *at)
-            .collect()
-    }
-
-    fn kill(&self, name: &str) {
-        self.servers.lock().unwrap()[name].out().close();
-    }
-
-    fn still_open(&self, name: &str) -> bool {
-        self.servers.lock().unwrap()[name].still_open()
-    }
-
-    fn manager(self: &Arc<Self>, options: ManagerOptions) -> Manager {
-        let world = Arc::clone(self);
-        Manager::new(
-            options,
-            Arc::new(move |name, config, options| {
-                let world = Arc::clone(&world);
-                async move { world.dial(&name, &config, &options).await }.boxed()
-            }),
-        )
-    }
-
-    async fn dial(
-        &self,
-        name: &str,
-        config: &ServerConfig,
-        options: &Options,
-    ) -> Result<Client, ClientError> {
-        self.dialled
-            .lock()
-            .unwrap()
-            .push((name.to_owned(), Instant::now()));
-        let now = self.dialling.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(now, Ordering::SeqCst);
-        let fate = {
-            let mut fates = self.fates.lock().unwrap();
-            let fates = fates.entry(name.to_owned()).or_default();
-            if fates.len() > 1 {
-                fates.pop_front()
-            } else {
-                fates.front().copied()
-            }
-        };
-        let outcome = match fate.unwrap_or(Fate::Up) {
-            Fate::Hangs => std::future::pending().await,
-            Fate::Down => Err(ClientError::gone("it is down")),
-            Fate::Up => {
-                let tools = json!([tool(&format!("{name}_tool"))]);
-                let (reads, writes, server) = serve(move |message, out| {
-                    if !legacy(message, out, &tools) && message["method"] == "tools/call" {
-                        out.result(
-                            message,
-                            &json!({"content": [{"type": "text", "text": "ok"}]}),
-                        );
-                    }
-                });
-                self.servers.lock().unwrap().insert(name.to_owned(), server);
-                let link = crate::transport::pipe::PipeWire::open(reads, writes, 1 << 20);
-                Client::over(name, config, options, link, EraChoice::Legacy).await
-            }
-        };
-        self.dialling.fetch_sub(1, Ordering::SeqCst);
-        outcome
-    }
-}
-
-fn servers(names: &[&str]) -> BTreeMap<String, ServerConfig> {
-    let config = |name: &&str| {
-        (
-            (*name).to_owned(),
-            ServerConfig::stdio(*name, Vec::<String>::new()),
-        )
-    };
-    names.iter().map(config).collect()
-}
-
-fn names(manager: &Manager) -> Vec<String> {
-    manager.clients().into_keys().collect()
-}
-
-/// Waits until the manager has these clients.
-async fn until(manager: &Manager, expected: &[&str]) {
-    let mut updates = manager.updates();
-    soon_in_paused_time(async {
-        while names(manager) != expected {
-            updates.changed().await.unwrap();
-        }
-    })
-    .await;
-}
-
-/// Paused time runs ahead while everything waits, so the patience of a test is long.
-async fn soon_in_paused_time<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(100_000), what)
-        .await
-        .expect("it should have happened")
-}
 
 #[tokio::test(start_paused = true)]
 async fn connect_all_dials_every_enabled_server_in_name_order_and_logs_in_it() {
@@ -417,8 +264,13 @@ async fn close_shuts_every_connected_server_down_and_supervision_with_it() {
     let manager = world.manager(ManagerOptions::default());
     manager.start(servers(&["a", "b"])).await;
     let clients = manager.clients();
+    let log = Log::default();
+    let guard = log.start();
     soon(manager.close()).await;
+    drop(guard);
     assert!(clients.values().all(|client| client.is_done()));
+    // Nobody who watches them is left when they are closed.
+    assert!(!log.text().contains("went away"), "{}", log.text());
     assert!(manager.clients().is_empty());
     assert!(manager.inner.supervisors.is_empty());
     tokio::time::sleep_until(Instant::now() + Duration::from_hours(1)).await;
@@ -515,16 +367,6 @@ async fn a_dropped_manager_stops_its_supervision() {
     .await;
 }
 
-fn cached(dir: &tempfile::TempDir) -> ManagerOptions {
-    ManagerOptions {
-        client: Options {
-            cache: Some(Cache::new(dir.path().join("cache.json"))),
-            ..Options::default()
-        },
-        ..ManagerOptions::default()
-    }
-}
-
 #[tokio::test]
 async fn connect_all_dials_every_server_whatever_the_cache_knows() {
     let dir = tempfile::tempdir().unwrap();
@@ -588,6 +430,40 @@ async fn a_first_use_that_fails_can_be_tried_again_and_keeps_the_known_tools() {
     assert!(manager.client("a").await.is_err());
     assert_eq!(manager.status()[0].tools.len(), 1);
     assert!(manager.client("a").await.is_ok());
+}
+
+/// Seeded interleavings: a first use and the end of everything, from other threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn close_at_the_same_time_as_a_first_use_leaves_nothing_connected() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = World::new().manager(cached(&dir));
+    before.start(servers(&["a"])).await;
+    before.close().await;
+    for seed in 0..500_u32 {
+        let world = World::new();
+        let manager = Arc::new(world.manager(cached(&dir)));
+        manager.open_with(servers(&["a"])).await;
+        let using = tokio::spawn({
+            let manager = Arc::clone(&manager);
+            async move { manager.client("a").await }
+        });
+        for _ in 0..seed % 64 {
+            tokio::task::yield_now().await;
+        }
+        manager.close().await;
+        let client = soon(using).await.unwrap();
+        assert!(manager.clients().is_empty(), "{seed}");
+        if let Ok(client) = client {
+            soon(client.done()).await;
+        }
+        let left = || world.servers().get("a").is_some_and(Server::still_open);
+        soon(async {
+            while left() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

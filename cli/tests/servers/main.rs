@@ -2,99 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod bad;
+#[expect(dead_code, reason = "shared with the tests of the client")]
+#[path = "../../../client/tests/client/http/support.rs"]
+mod http;
+mod support;
 
 use serde_json::{Value, json};
 
-/// A legacy server in `sh`; says who it is by `$WHO`, leaves a mark that it was started in `$MARK`.
-const SERVER: &str = r#"
-echo started >> "$MARK"
-say() { printf '%s\n' "$1"; }
-while read -r line; do
-  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\),"method".*/\1/p')
-  case "$line" in
-    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"'$WHO'","version":"1"}}}';;
-    *'"tools/list"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"act","description":"Acts.","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}}';;
-    *'"tools/call"'*'"n":13'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"isError":true,"content":[{"type":"text","text":"bad luck"}]}}';;
-    *'"tools/call"'*'"n":66'*) exit 1;;
-    *'"tools/call"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$WHO' acted"}]}}';;
-    *'"resources/list"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"resources":[{"uri":"sh://r","name":"r"}]}}';;
-    *'"resources/read"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"contents":[{"uri":"sh://r","text":"of '$WHO'"}]}}';;
-    *'"prompts/list"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"prompts":[{"name":"ask"}]}}';;
-    *'"prompts/get"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"messages":[{"role":"user","content":{"type":"text","text":"asked '$WHO'"}}]}}';;
-    *'"method":"notifications/'*) ;;
-    *) say '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no such method"}}';;
-  esac
-done
-"#;
-
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new(servers: &Value) -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
-        home.configure(servers);
-        home
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn configure(&self, servers: &Value) {
-        let folder = self.path().join(".config/ramen");
-        std::fs::create_dir_all(&folder).unwrap();
-        let text = json!({ "mcpServers": servers }).to_string();
-        std::fs::write(folder.join("mcp.json"), text).unwrap();
-    }
-
-    fn entry(&self, who: &str) -> Value {
-        json!({"command": "sh", "args": ["-c", SERVER], "env": {"WHO": who, "MARK": self.mark(who)}})
-    }
-
-    fn mark(&self, who: &str) -> String {
-        self.path()
-            .join(format!("started-{who}"))
-            .display()
-            .to_string()
-    }
-
-    /// How often a server was started.
-    fn starts(&self, who: &str) -> usize {
-        std::fs::read_to_string(self.mark(who)).map_or(0, |text| text.lines().count())
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ramen"));
-        command
-            .args(args)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.path())
-            .current_dir(self.path());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).stdin(Stdio::null()).output().unwrap()
-    }
-
-    /// What a command that works prints.
-    fn text(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {errors}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-fn two() -> Home {
-    let home = Home::new(&json!({}));
-    home.configure(&json!({"a": home.entry("a"), "b": home.entry("b")}));
-    home
-}
+use crate::support::{Bridge, CHANGED, Home, SERVER, two};
 
 #[test]
 fn call_ls_read_and_prompt_reach_a_server_of_the_configuration() {
@@ -181,65 +97,6 @@ fn a_broken_entry_is_said_and_the_others_are_used() {
     );
 }
 
-/// A bridge that runs.
-struct Bridge {
-    child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    next: u64,
-}
-
-impl Bridge {
-    fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut bridge = Self {
-            child,
-            lines,
-            next: 1,
-        };
-        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
-        assert_eq!(
-            bridge.ask("initialize", &hello)["result"]["protocolVersion"],
-            "2025-06-18"
-        );
-        bridge
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        let id = self.next;
-        self.next += 1;
-        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        writeln!(self.child.stdin.as_mut().unwrap(), "{request}").unwrap();
-        loop {
-            let line = self.lines.next().expect("the bridge is there").unwrap();
-            let message: Value = serde_json::from_str(&line).expect("stdout carries messages only");
-            if message["id"] == id {
-                return message;
-            }
-        }
-    }
-
-    fn tools(&mut self) -> Vec<String> {
-        let answer = self.ask("tools/list", &json!({}));
-        let tools = answer["result"]["tools"].as_array().unwrap();
-        tools
-            .iter()
-            .map(|tool| tool["name"].as_str().unwrap().to_owned())
-            .collect()
-    }
-
-    /// Closes stdin and waits for the end.
-    fn end(mut self) -> Option<i32> {
-        drop(self.child.stdin.take());
-        self.child.wait().unwrap().code()
-    }
-}
-
 #[test]
 fn bridge_config_serves_many_servers_as_one() {
     let home = two();
@@ -277,6 +134,43 @@ fn bridge_config_serves_many_servers_as_one() {
     assert_eq!((home.starts("a"), home.starts("b")), (a, b));
     bridge.ask("tools/call", &json!({"name": "b_act", "arguments": {}}));
     assert_eq!((home.starts("a"), home.starts("b")), (a, b + 1));
+    assert_eq!(bridge.end(), Some(0));
+}
+
+#[test]
+fn a_server_that_hangs_at_the_start_holds_up_no_list_and_is_told_when_it_is_there() {
+    let home = two();
+    let go = home.path().join("go");
+    let waits = format!(
+        "while [ ! -e '{}' ]; do sleep 0.02; done\n{SERVER}",
+        go.display()
+    );
+    let slow = json!({"command": "sh", "args": ["-c", waits], "env": {"WHO": "slow", "MARK": home.mark("slow")}});
+    home.configure(&json!({"a": home.entry("a"), "slow": slow}));
+    // So the cache knows it.
+    home.text(&["ls", "tools", "--server", "a"]);
+    let file = home
+        .path()
+        .join(".config/ramen/mcp.json")
+        .display()
+        .to_string();
+    let mut bridge = Bridge::start(home.command(&["bridge", "--config", &file]));
+    bridge.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    assert_eq!(bridge.tools(), ["a_act"]);
+    let called = bridge.ask("tools/call", &json!({"name": "a_act", "arguments": {}}));
+    assert_eq!(called["result"]["content"][0]["text"], "a acted");
+    std::fs::write(go, "").unwrap();
+    // The first use of `a` may be told, too, and a change before the answer of a list counts as well.
+    loop {
+        let told = bridge.told;
+        if bridge.tools() == ["a_act", "slow_act"] {
+            break;
+        }
+        if bridge.told == told {
+            bridge.until(|message| message["method"] == CHANGED);
+        }
+    }
+    assert!(bridge.told > 0);
     assert_eq!(bridge.end(), Some(0));
 }
 
