@@ -103,7 +103,7 @@ pub struct PromptArgument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Whether it must be given.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
 }
 
@@ -268,6 +268,24 @@ mod tests {
         assert!(take(&mut pages, &page(2)).is_ok());
         let error = take(&mut pages, &page(3)).unwrap_err().to_string();
         assert!(error.contains("larger than 1000 bytes"), "{error}");
+    }
+
+    #[test]
+    fn prompts_and_resources_are_written_as_they_are_read_without_what_they_lack() {
+        let plain = json!({"name": "review"});
+        let full = json!({"name": "review", "description": "looks", "arguments": [
+            {"name": "code", "description": "what", "required": true}, {"name": "tone"}]});
+        for prompt in [plain, full] {
+            let read: Prompt = serde_json::from_value(prompt.clone()).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), prompt);
+        }
+        let plain = json!({"uri": "a://b", "name": "b"});
+        let full =
+            json!({"uri": "a://b", "name": "b", "description": "x", "mimeType": "text/plain"});
+        for resource in [plain, full] {
+            let read: Resource = serde_json::from_value(resource.clone()).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), resource);
+        }
     }
 
     #[test]

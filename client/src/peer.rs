@@ -27,6 +27,9 @@ const MAX_WARNINGS: u32 = 10;
 
 /// Questions to a person that wait at once.
 const MAX_QUESTIONS: usize = 16;
+/// Answers to what a server asks that are on their way at once. Whoever asks more than that at once, and does not read, is
+/// not answered.
+const MAX_REPLIES: usize = 64;
 /// What a server asks a person by.
 pub(crate) const ELICIT: &str = "elicitation/create";
 
@@ -107,6 +110,7 @@ struct Shared {
     person: Option<Elicit>,
     capabilities: Value,
     questions: Arc<Semaphore>,
+    replies: Arc<Semaphore>,
     table: Mutex<Table>,
     changes: watch::Sender<Changes>,
     done: CancellationToken,
@@ -143,6 +147,7 @@ impl Peer {
             capabilities: ask::capabilities(person.is_some()),
             person,
             questions: Arc::new(Semaphore::new(MAX_QUESTIONS)),
+            replies: Arc::new(Semaphore::new(MAX_REPLIES)),
             table: Mutex::default(),
             changes: watch::Sender::new(Changes::default()),
             done: CancellationToken::new(),
@@ -344,7 +349,7 @@ impl Shared {
             (ELICIT, Some(person)) => {
                 let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else {
                     let busy = McpError::internal("too many questions at once");
-                    return self.wire.post(self.notice(busy.body(&request.id), ""));
+                    return self.reply(busy.body(&request.id));
                 };
                 let question = Json::parse(request.params.as_json().unwrap_or("{}"));
                 let (shared, person) = (Arc::clone(self), person.clone());
@@ -354,15 +359,28 @@ impl Shared {
                     let Ok(question) = question else { return };
                     let asking = person.ask(question);
                     if let Some(answer) = shared.done.run_until_cancelled(asking).await {
-                        let body = ask::result(&id, answer.get());
-                        shared.wire.post(shared.notice(body, ""));
+                        shared.reply(ask::result(&id, answer.get()));
                     }
                 });
                 return;
             }
             _ => McpError::method_not_found(&request.method).body(&request.id),
         };
-        self.wire.post(self.notice(answer, ""));
+        self.reply(answer);
+    }
+
+    /// Answers the server. The reading does not wait for it: a server may read nothing while it writes.
+    fn reply(self: &Arc<Self>, body: Bytes) {
+        let Ok(permit) = Arc::clone(&self.replies).try_acquire_owned() else {
+            return self.warn("more questions than are answered at once");
+        };
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let _permit = permit;
+            let sending = shared.wire.send(shared.notice(body, ""));
+            // That it is not there any more is told by its end.
+            let _ = shared.done.run_until_cancelled(sending).await;
+        });
     }
 
     fn message(self: &Arc<Self>, body: &Bytes) {

@@ -64,6 +64,22 @@ async fn list_prompts_fetches_every_template_with_its_arguments() {
 }
 
 #[tokio::test]
+async fn list_prompts_is_fetched_fresh_on_every_call() {
+    let count = AtomicUsize::new(0);
+    let (client, _server) = legacy_client(move |message, out| {
+        if message["method"] == "prompts/list" {
+            let n = count.fetch_add(1, Ordering::SeqCst);
+            out.result(message, &json!({"prompts": [{"name": format!("p{n}")}]}));
+        }
+    })
+    .await;
+    for n in 0..3 {
+        let prompts = soon(client.list_prompts()).await.unwrap();
+        assert_eq!(prompts[0].name, format!("p{n}"));
+    }
+}
+
+#[tokio::test]
 async fn list_resources_is_fetched_fresh_on_every_call() {
     let count = AtomicUsize::new(0);
     let (client, _server) = legacy_client(move |message, out| {

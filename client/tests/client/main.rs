@@ -11,5 +11,6 @@ mod hub;
 mod lines;
 mod lists;
 mod oauth;
+mod races;
 mod stdio;
 mod support;

@@ -235,6 +235,38 @@ async fn a_program_that_dies_in_mid_answer_fails_the_call() {
     assert!(matches!(error, ClientError::Gone { .. }), "{error}");
 }
 
+/// Notifications, a line without end, lines without anything: for ever, in the place of an answer.
+#[tokio::test]
+async fn a_program_that_never_stops_talking_fails_its_call_in_time_and_others_go_on() {
+    let good = connect(&server(&format!("TEXT=ok; {ANSWER}")))
+        .await
+        .unwrap();
+    for talk in [
+        r#"yes '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}'"#,
+        r#"yes '{"jsonrpc":"2.0","id":4000000,"result":{}}'"#,
+        r"tr '\0' x < /dev/zero",
+        r"tr '\0' '\n' < /dev/zero",
+    ] {
+        let bad = connect(&server(talk)).await.unwrap();
+        let in_time = ramen_client::CallOptions {
+            timeout: Some(Duration::from_millis(200)),
+            ..Default::default()
+        };
+        let no_args = Json::from(&json!({}));
+        let calling = soon(bad.call_tool_with("one", &no_args, in_time));
+        let others = async {
+            for _ in 0..3 {
+                assert_eq!(call(&good).await.unwrap(), "ok", "{talk}");
+            }
+        };
+        let (outcome, ()) = tokio::join!(calling, others);
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, ClientError::Timeout { .. }), "{error}");
+        assert!(!bad.is_done(), "{talk}");
+        soon(bad.close()).await;
+    }
+}
+
 #[tokio::test]
 async fn a_program_that_does_not_read_fails_its_calls_in_time_and_others_go_on() {
     let config = server("");

@@ -58,6 +58,10 @@ impl Shared {
                 Ok(())
             }
             Kind::Events => self.stream(id, message, response).await,
+            Kind::Coded => Err(ClientError::answer(
+                &message.method,
+                "it is compressed, which nobody asked for",
+            )),
             Kind::Other => Err(ClientError::answer(
                 &message.method,
                 format!("HTTP {} with neither JSON nor events", status.as_u16()),
@@ -179,11 +183,18 @@ impl Shared {
             StatusCode::NOT_FOUND if session => return ClientError::SessionLost,
             _ => {}
         }
-        let json = matches!(kind(&response), Kind::Json);
+        let kind = kind(&response);
+        if matches!(kind, Kind::Coded) {
+            return ClientError::Http {
+                url,
+                status: status.as_u16(),
+                text: "what it says is compressed, which nobody asked for".to_owned(),
+            };
+        }
         let body = self.whole(response.into_body(), MAX_REFUSAL);
         let body = tokio::time::timeout(REFUSAL_TIME, body).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
-        if json
+        if matches!(kind, Kind::Json)
             && let Ok(Message::Response(answer)) = envelope::parse(&body)
             && let Err(error) = answer.outcome
         {
@@ -232,10 +243,16 @@ fn answers(body: &Bytes, id: &RequestId) -> bool {
 pub(super) enum Kind {
     Json,
     Events,
+    /// Compressed. Nothing is unpacked: what is small on the way may be anything then.
+    Coded,
     Other,
 }
 
 pub(super) fn kind(response: &Response<Incoming>) -> Kind {
+    let coding = response.headers().get(header::CONTENT_ENCODING);
+    if coding.is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Kind::Coded;
+    }
     let value = response.headers().get(header::CONTENT_TYPE);
     let text = value.and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = text.split(';').next().unwrap_or("").trim();

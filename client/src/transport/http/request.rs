@@ -189,7 +189,9 @@ impl Shared {
             return Err(ClientError::Http {
                 url: self.url.to_string(),
                 status: response.status().as_u16(),
-                text: format!("it redirects to {to}; configure that address if it is right"),
+                text: format!(
+                    "it redirects to {to}, which is not followed since what is sent is for one address; configure that one if it is right"
+                ),
             });
         }
         Ok(response)

@@ -83,6 +83,16 @@ const FAULTS: &[(&str, Fault)] = &[
         bytes.extend(std::iter::repeat_n(b' ', 300 * 1024));
         then_silence(bytes)
     }),
+    ("chunks without end", |_| {
+        let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        for _ in 0..5 {
+            bytes.extend_from_slice(b"10000\r\n");
+            bytes.extend(std::iter::repeat_n(b' ', 0x10000));
+            bytes.extend_from_slice(b"\r\n");
+        }
+        then_silence(bytes)
+    }),
+    ("a compressed bomb", |_| support::compressed()),
     ("an event that is too large", |_| {
         let mut bytes =
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ".to_vec();
@@ -124,6 +134,26 @@ async fn a_server_that_breaks_http_fails_that_call_and_the_next_one_works() {
         );
         let well = soon(client.call_tool("one", &Json::from(&json!({"well": true})))).await;
         assert_eq!(well.expect(what), "well");
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_refused_and_not_unpacked() {
+    let http = serve(|seen| {
+        legacy(seen).unwrap_or_else(|| {
+            let mut answer = support::compressed();
+            if seen.body["params"]["arguments"]["well"] == false {
+                answer.splice(.."HTTP/1.1 200".len(), *b"HTTP/1.1 500");
+            }
+            answer
+        })
+    })
+    .await;
+    let client = connect(&http, EraChoice::Auto).await.unwrap();
+    for well in [true, false] {
+        let args = Json::from(&json!({ "well": well }));
+        let error = soon(client.call_tool("one", &args)).await.unwrap_err();
+        assert!(error.to_string().contains("compressed"), "{error}");
     }
 }
 

@@ -282,6 +282,30 @@ pub(crate) fn open_events(events: &[String]) -> Vec<u8> {
     out
 }
 
+/// 64 MiB of spaces as gzip, in less than half a MiB. The check sum behind them is left out.
+pub(crate) fn bomb() -> Vec<u8> {
+    // The last block, of fixed codes; a space; that byte 258 times more, again and again; the end.
+    let mut bits = vec![1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0];
+    for _ in 0..(64 << 20) / 258 {
+        bits.extend_from_slice(&[1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0]);
+    }
+    bits.extend_from_slice(&[0; 7]);
+    let pack = |bits: &[u8]| bits.iter().rev().fold(0, |byte, bit| byte << 1 | bit);
+    let mut all = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    all.extend(bits.chunks(8).map(pack));
+    all
+}
+
+/// 200 with such a body, said to be JSON.
+pub(crate) fn compressed() -> Vec<u8> {
+    let bomb = bomb();
+    let length = bomb.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.into_bytes(), bomb].concat()
+}
+
 /// These bytes, then nothing, and the connection stays open.
 pub(crate) fn then_silence(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend_from_slice(STAY);
