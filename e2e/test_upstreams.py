@@ -189,3 +189,31 @@ def test_one_that_dies_keeps_its_list_with_a_mark_and_comes_back(up, server):
         assert call(up, "web_add", {"a": 40, "b": 2}).content[0].text == "42"
     finally:
         again.stop()
+
+
+class Away:
+    """A worker that is not there."""
+
+    key, address = "rmk_" + "0" * 64, "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A group of which no worker runs, with an upstream."""
+    server = Server()
+    gateway = programs.Gateway(tmp_path_factory.mktemp("alone"), {"demo": Away()}, upstreams=[{"name": "web", "url": server.url}],
+                               RAMEN_UPSTREAM_ALLOWED_CIDRS="127.0.0.0/8")
+    yield gateway
+    gateway.stop()
+    server.stop()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_client_begins_lists_and_calls_while_the_workers_of_the_group_are_down(alone, mode):
+    async def body(client):
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        return names, await client.call_tool("web_add", {"a": 40, "b": 2})
+
+    names, answer = over_http(alone.at("demo"), alone.key, mode, body)
+    assert "web_add" in names and all(name.startswith("web_") for name in names), names
+    assert answer.content[0].text == "42"

@@ -274,12 +274,13 @@ impl Call<'_> {
         request: &envelope::Request<'_>,
         body: Bytes,
     ) -> Result<Bytes, tonic::Status> {
-        let reply = self.worker(ask, body).await?;
-        if List::of(&request.method).is_none() {
-            return Ok(reply);
+        match self.worker(ask, body.clone()).await {
+            Ok(reply) if List::of(&request.method).is_some() => {
+                Ok(self.group.upstreams.merge(ask.era, &body, reply).await)
+            }
+            Ok(reply) => Ok(reply),
+            Err(status) => self.instead(ask, &body, false, status).await,
         }
-        let upstreams = &self.group.upstreams;
-        Ok(upstreams.merge(&request.method, ask.era, reply).await)
     }
 
     /// All pages of a list as one, without what the caller may not use: where a page ends would name something of it.

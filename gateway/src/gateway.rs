@@ -44,14 +44,20 @@ pub struct Gateway {
     pub info: Arc<str>,
 }
 
-/// JSON of who the gateway is, for what it says on its own.
-pub fn info() -> Arc<str> {
-    let info = Implementation {
+/// Who the gateway is, for what it says on its own.
+pub(crate) fn implementation() -> Implementation {
+    Implementation {
         name: "ramen-gateway".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Implementation::default()
-    };
-    serde_json::to_string(&info).unwrap_or_default().into()
+    }
+}
+
+/// JSON of that.
+pub fn info() -> Arc<str> {
+    serde_json::to_string(&implementation())
+        .unwrap_or_default()
+        .into()
 }
 
 /// What is at a path.

@@ -6,6 +6,8 @@
 
 mod address;
 pub(crate) mod merge;
+mod nothing;
+mod own;
 mod policy;
 mod running;
 mod spec;
@@ -41,6 +43,7 @@ pub struct Upstreams {
     hub: OnceLock<Hub>,
     now: RwLock<Now>,
     hidden: Mutex<BTreeSet<String>>,
+    own: own::Own,
 }
 
 /// Which there are.
@@ -71,6 +74,7 @@ impl Upstreams {
             hub: OnceLock::new(),
             now: RwLock::default(),
             hidden: Mutex::default(),
+            own: own::Own::default(),
         }
     }
 

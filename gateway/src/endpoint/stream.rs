@@ -62,10 +62,14 @@ impl Call<'_> {
         let opened = self
             .group
             .pool
-            .session(&ask.keys, &ask.carried, body, limit)
+            .session(&ask.keys, &ask.carried, body.clone(), limit)
             .await;
-        match opened {
-            Ok(session) => self.pass_on(ask, Source::Worker(Box::new(session))).await,
+        let status = match opened {
+            Ok(session) => return self.pass_on(ask, Source::Worker(Box::new(session))).await,
+            Err(status) => status,
+        };
+        match self.instead(&ask, &body, true, status).await {
+            Ok(reply) => self.respond(&ask, reply),
             Err(status) => reply::failed(&ask, &status),
         }
     }

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use ramen_mcp::envelope;
+use ramen_proto::code_name;
+use tonic::{Code, Status};
 
 use super::source::Source;
 use super::{Ask, Call, reply};
@@ -24,6 +26,8 @@ impl Call<'_> {
             Part::Read => match self.worker(&ask, body.clone()).await {
                 Ok(reply) if merge::not_found(&reply) => {}
                 Ok(reply) => return self.respond(&ask, reply),
+                // Whoever is down costs what is its own.
+                Err(status) if costs_only_its_own(&status) && !self.asks_own(request) => {}
                 Err(status) => return reply::failed(&ask, &status),
             },
         }
@@ -39,4 +43,39 @@ impl Call<'_> {
             self.only_answer(ask, source).await
         }
     }
+
+    /// What is answered in the place of the workers, when they do not and it takes none of them.
+    pub(super) async fn instead(
+        &self,
+        ask: &Ask,
+        body: &Bytes,
+        streams: bool,
+        status: Status,
+    ) -> Result<Bytes, Status> {
+        if !costs_only_its_own(&status) {
+            return Err(status);
+        }
+        let upstreams = &self.group.upstreams;
+        let Some(reply) = upstreams.alone(ask.era, body, streams).await else {
+            return Err(status);
+        };
+        tracing::warn!(
+            group = %self.group.name,
+            code = code_name(status.code()),
+            error = status.message(),
+            "no worker answers; the upstreams are listed all the same"
+        );
+        Ok(reply)
+    }
+
+    /// Whether it is for a resource of the group's own, as far as its workers told.
+    fn asks_own(&self, request: &envelope::Request<'_>) -> bool {
+        let uri = request.params.uri().and_then(envelope::text);
+        uri.is_some_and(|uri| self.group.upstreams.is_own(&uri))
+    }
+}
+
+/// Whether it says that the workers are down; one that has too much to do just now is not.
+fn costs_only_its_own(status: &Status) -> bool {
+    status.code() != Code::ResourceExhausted
 }

@@ -119,7 +119,170 @@ fn values(
         if text.is_empty() || text.chars().any(char::is_control) {
             return Err(failed(&"it must hold one line"));
         }
-        all.insert(name.clone(), Secret::from(text));
+        if all.insert(name.clone(), Secret::from(text)).is_some() {
+            return Err(format!("{name} is there twice: as a value and as a file"));
+        }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads one entry, beside which these files are.
+    fn read(
+        entry: &str,
+        files: &[(&str, &str)],
+    ) -> (
+        tempfile::TempDir,
+        Result<(UpstreamSpec, Vec<KeyFiles>), String>,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let listed: Listed = serde_saphyr::from_str(entry).unwrap();
+        let read = listed.read(folder.path());
+        (folder, read)
+    }
+
+    fn shown(values: &BTreeMap<String, Secret>) -> Vec<(&str, &str)> {
+        values
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose().as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_url_has_plain_headers_and_headers_from_files_that_are_watched() {
+        let (folder, read) = read(
+            "{name: issues, url: 'https://mcp.example.com/mcp', headers: {X-Team: blue}, headerFiles: {Authorization: token}, timeoutSecs: 30, allowedTools: ['get_*']}",
+            &[("token", "Bearer of-the-server\n")],
+        );
+        let (spec, files) = read.unwrap();
+        let server = spec.server.unwrap();
+        assert_eq!(spec.name, "issues");
+        assert_eq!(server.timeout, Some(Duration::from_secs(30)));
+        assert_eq!(server.allowed_tools, ["get_*"]);
+        let Transport::Http { url, headers } = server.transport else {
+            panic!("it is reached over HTTP")
+        };
+        assert_eq!(url.to_string(), "https://mcp.example.com/mcp");
+        assert_eq!(
+            shown(&headers),
+            [
+                ("Authorization", "Bearer of-the-server"),
+                ("X-Team", "blue")
+            ]
+        );
+        let watched: Vec<_> = files
+            .into_iter()
+            .filter_map(|watched| watched.file)
+            .collect();
+        assert_eq!(watched, [folder.path().join("token")]);
+    }
+
+    #[test]
+    fn a_command_runs_in_the_folder_of_the_file_with_its_variables() {
+        let (folder, read) = read(
+            "{name: files, command: npx, args: [-y, server-files], env: {MODE: ro}, envFiles: {TOKEN: token}}",
+            &[("token", "of-the-program")],
+        );
+        let (spec, files) = read.unwrap();
+        let server = spec.server.unwrap();
+        assert_eq!(server.timeout, Some(Duration::from_secs(60)));
+        let Transport::Stdio {
+            command,
+            args,
+            env,
+            cwd,
+        } = server.transport
+        else {
+            panic!("it is a program")
+        };
+        assert_eq!((command.as_str(), args.len()), ("npx", 2));
+        assert_eq!(shown(&env), [("MODE", "ro"), ("TOKEN", "of-the-program")]);
+        assert_eq!(cwd.as_deref(), Some(folder.path()));
+        assert_eq!(files.len(), 1);
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_meant_is_refused_with_the_reason() {
+        for (entry, wanted) in [
+            ("{name: Web, url: 'https://h/'}", "a name is a small letter"),
+            (
+                "{name: 1web, url: 'https://h/'}",
+                "a name is a small letter",
+            ),
+            (
+                "{name: we_b, url: 'https://h/'}",
+                "a name is a small letter",
+            ),
+            ("{name: '', url: 'https://h/'}", "a name is a small letter"),
+            (
+                "{name: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, url: 'https://h/'}",
+                "at most 32",
+            ),
+            ("{name: web}", "either a url"),
+            ("{name: web, url: 'https://h/', command: x}", "either a url"),
+            ("{name: web, url: 'https://h/', args: [x]}", "either a url"),
+            (
+                "{name: web, url: 'https://h/', env: {A: b}}",
+                "either a url",
+            ),
+            ("{name: web, command: x, headers: {A: b}}", "either a url"),
+            (
+                "{name: web, command: x, headerFiles: {A: b}}",
+                "either a url",
+            ),
+            ("{name: web, url: 'no address'}", "its url: "),
+        ] {
+            let (_folder, read) = read(entry, &[]);
+            let error = read.unwrap_err();
+            assert!(error.contains(wanted), "{entry}: {error}");
+        }
+        let unknown =
+            serde_saphyr::from_str::<Listed>("{name: web, url: 'https://h/', header: {}}");
+        assert!(unknown.unwrap_err().to_string().contains("header"));
+    }
+
+    /// The others of the group go on, and nothing of a value is told.
+    #[test]
+    fn a_value_that_cannot_be_had_costs_this_upstream_alone_and_its_file_is_watched() {
+        let large = "x".repeat(70_000);
+        for (files, wanted) in [
+            (&[][..], "cannot be used: "),
+            (&[("token", "")][..], "it must hold one line"),
+            (&[("token", "\n\n")][..], "it must hold one line"),
+            (&[("token", "s3cret\nmore")][..], "it must hold one line"),
+            (&[("token", "s3cret\u{1}")][..], "it must hold one line"),
+            (&[("token", large.as_str())][..], "it is too large"),
+        ] {
+            let entry = "{name: web, url: 'https://h/', headerFiles: {Authorization: token}}";
+            let (folder, read) = read(entry, files);
+            let (spec, watched) = read.unwrap();
+            let error = spec.server.unwrap_err();
+            assert!(
+                error.starts_with("Authorization: ") && error.contains(wanted),
+                "{error}"
+            );
+            assert!(!error.contains("s3cret"), "{error}");
+            assert_eq!(watched[0].file, Some(folder.path().join("token")));
+        }
+        let twice = "{name: web, url: 'https://h/', headers: {A: x}, headerFiles: {A: token}}";
+        let (_folder, read) = read(twice, &[("token", "y")]);
+        let error = read.unwrap().0.server.unwrap_err();
+        assert_eq!(error, "A is there twice: as a value and as a file");
+    }
+
+    #[test]
+    fn a_time_is_held_within_bounds() {
+        for (given, taken) in [(0, 1), (5, 5), (100_000, 600)] {
+            let entry = format!("{{name: web, url: 'https://h/', timeoutSecs: {given}}}");
+            let (_folder, read) = read(&entry, &[]);
+            let server = read.unwrap().0.server.unwrap();
+            assert_eq!(server.timeout, Some(Duration::from_secs(taken)));
+        }
+    }
 }

@@ -72,6 +72,12 @@ impl Policy {
                 "this gateway starts no programs ({} is not set): give the upstream a url",
                 names::UPSTREAM_COMMANDS
             )),
+            Transport::Http { url, .. } if !matches!(url.expose().scheme(), "http" | "https") => {
+                let scheme = url.expose().scheme();
+                Err(format!(
+                    "its url is one of {scheme}; only http and https are spoken"
+                ))
+            }
             _ => Ok(server),
         }
     }

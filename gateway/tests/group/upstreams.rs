@@ -1,5 +1,6 @@
 //! Other MCP servers beside a group's own tools, over raw HTTP servers of the test.
 
+mod alone;
 mod bad_input;
 mod guarded;
 #[expect(dead_code, reason = "shared with the tests of the client")]

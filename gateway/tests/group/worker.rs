@@ -130,7 +130,9 @@ fn other(id: &Value, method: &str, params: &Value) -> Value {
             // Two pages.
             let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object", "properties": {"x": {"maximum": 1.5}}}});
             match params["cursor"].as_str() {
-                None => json!({"tools": [tool("echo")], "nextCursor": "2"}),
+                None => {
+                    json!({"tools": [tool("echo")], "nextCursor": ramen_mcp::cursor::encode("echo")})
+                }
                 Some(_) => json!({"tools": [tool("web_own"), tool("webecho")]}),
             }
         }

@@ -35,6 +35,20 @@ const FAULTS: &[(&str, &str, Fault)] = &[
         let body = vec![b' '; 5 << 20];
         http::then_silence([head("application/json", 1 << 40), body].concat())
     }),
+    ("chunks for ever", "too_large", |_| {
+        let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        for _ in 0..5 {
+            bytes.extend_from_slice(b"100000\r\n");
+            bytes.extend(std::iter::repeat_n(b' ', 0x0010_0000));
+            bytes.extend_from_slice(b"\r\n");
+        }
+        http::then_silence(bytes)
+    }),
+    ("an event for ever", "too_large", |_| {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ";
+        http::then_silence([&head[..], &vec![b'x'; 5 << 20]].concat())
+    }),
+    ("a compressed bomb", "broken_answer", |_| http::compressed()),
     ("another's id", "broken_answer", |seen| {
         let mut other = seen.clone();
         other.body["id"] = json!(4_000_000);
@@ -292,6 +306,92 @@ async fn a_flood_of_notifications_slows_nobody_else_and_is_told_to_nobody() {
     // Its list is the same as before, so nobody is told; the worker's next revision is the first that is heard of.
     let mut next = std::pin::pin!(listening.next());
     assert!(futures::poll!(next.as_mut()).is_pending());
+}
+
+#[tokio::test]
+async fn endless_answers_at_once_take_their_bound_each_and_the_good_one_beside_goes_on() {
+    const CALLS: usize = 16;
+    let (worker, good) = (Worker::start().await, server("good").await);
+    let bad = Endless::start(|seen| {
+        (seen.method() == "tools/call").then(|| {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{".to_vec();
+            (head, vec![b' '; 64 << 10])
+        })
+    })
+    .await;
+    let upstreams = vec![upstream("bad", &bad.url), upstream("good", &good.url())];
+    let gateway = gateway(&worker, upstreams, nearby()).await;
+    until(&gateway, "bad", "up").await;
+    until(&gateway, "good", "up").await;
+    let calls = futures::future::join_all((0..CALLS).map(|_| call(&gateway, "bad_act", json!({}))));
+    let others = async {
+        for _ in 0..5 {
+            let good = call(&gateway, "good_act", json!({})).await;
+            assert!(good.text().starts_with("good: "));
+        }
+    };
+    let (answers, ()) = tokio::join!(calls, others);
+    for answer in answers {
+        assert_eq!(
+            answer.json()["error"]["data"],
+            json!({"upstream": "bad", "reason": "too_large"})
+        );
+    }
+    eventually("all connections are closed", || {
+        bad.broken_off.load(Ordering::SeqCst) == CALLS
+    })
+    .await;
+    // 4 MiB of each were read; the rest is in the buffers of the system.
+    let sent = bad.sent.load(Ordering::SeqCst);
+    assert!(sent < CALLS * (20 << 20), "{sent} bytes were taken");
+}
+
+#[tokio::test]
+async fn notifications_for_ever_in_the_place_of_an_answer_end_with_the_time_of_their_call() {
+    let (worker, good) = (Worker::start().await, server("good").await);
+    let bad = Endless::start(|seen| {
+        (seen.method() == "tools/call").then(|| {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_vec();
+            let token = &seen.body["params"]["_meta"]["progressToken"];
+            let report = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params":
+                {"progressToken": token, "progress": 1, "message": "x".repeat(1000)}});
+            (head, format!("data: {report}\n\n").repeat(100).into_bytes())
+        })
+    })
+    .await;
+    let mut spec = upstream("bad", &bad.url);
+    spec.server.as_mut().unwrap().timeout = Some(Duration::from_secs(1));
+    let upstreams = vec![spec, upstream("good", &good.url())];
+    let gateway = gateway(&worker, upstreams, nearby()).await;
+    until(&gateway, "bad", "up").await;
+    until(&gateway, "good", "up").await;
+    let progress = json!({"name": "bad_act", "arguments": {}, "_meta": {"progressToken": "p"}});
+    let asked = gateway.post(&request("tools/call", &progress));
+    // It reads as it comes, a bit at a time; whoever does not read at all is another test's.
+    let mut events = crate::support::Events::of(gateway.open(asked).await);
+    assert_eq!(
+        events.next().await.unwrap()["method"],
+        "notifications/progress"
+    );
+    for _ in 0..5 {
+        let good = call(&gateway, "good_act", json!({})).await;
+        assert!(good.text().starts_with("good: "));
+        assert_eq!(call(&gateway, "echo", json!({})).await.text(), "{}");
+    }
+    let last = loop {
+        let message = events.next().await.unwrap();
+        if message.get("id").is_some() {
+            break message;
+        }
+    };
+    assert_eq!(
+        last["error"]["data"],
+        json!({"upstream": "bad", "reason": "timeout"})
+    );
+    eventually("the connection is closed", || {
+        bad.broken_off.load(Ordering::SeqCst) > 0
+    })
+    .await;
 }
 
 #[tokio::test]

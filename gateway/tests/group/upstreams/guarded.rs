@@ -63,6 +63,19 @@ async fn an_address_that_is_not_public_is_never_connected_to() {
 }
 
 #[tokio::test]
+async fn an_address_of_another_kind_is_refused_and_told() {
+    let worker = Worker::start().await;
+    for url in ["ftp://127.0.0.1/", "file:///etc/passwd", "unix:/run/x"] {
+        let gateway = gateway(&worker, vec![upstream("web", url)], nearby()).await;
+        let state = state(&gateway, "web");
+        assert_eq!(state["state"], "down", "{url}");
+        let why = state["why"].as_str().unwrap();
+        assert!(why.contains("only http and https"), "{url}: {why}");
+        assert_eq!(call(&gateway, "echo", json!({})).await.text(), "{}");
+    }
+}
+
+#[tokio::test]
 async fn a_redirect_is_not_followed_and_headers_go_nowhere_else() {
     let worker = Worker::start().await;
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,7 +94,9 @@ async fn a_redirect_is_not_followed_and_headers_go_nowhere_else() {
             until(&gateway, "web", "down").await;
             let why = state(&gateway, "web")["why"].to_string();
             assert!(
-                why.contains("it redirects to") && !why.contains("hidden"),
+                why.contains("it redirects to")
+                    && why.contains("not followed")
+                    && !why.contains("hidden"),
                 "{why}"
             );
             assert_eq!(call(&gateway, "echo", json!({})).await.text(), "{}");
@@ -89,6 +104,88 @@ async fn a_redirect_is_not_followed_and_headers_go_nowhere_else() {
     }
     let connected = std::pin::pin!(other.accept());
     assert!(futures::poll!(connected).is_pending(), "nothing came there");
+}
+
+/// What it asks in one moment, for several of its callers.
+const QUESTIONS: [&str; 5] = [
+    "elicitation/create",
+    "sampling/createMessage",
+    "roots/list",
+    "nonsense",
+    "ping",
+];
+
+#[tokio::test]
+async fn what_an_upstream_asks_of_a_person_or_a_model_is_the_error_of_a_method_that_is_not_there() {
+    let worker = Worker::start().await;
+    let ids: Vec<_> = (0..50_usize).collect();
+    let web = http::serve(move |seen| match (seen.http_method.as_str(), seen.method()) {
+        ("POST", "tools/call") => {
+            let question = |id: &usize| json!({"jsonrpc": "2.0", "id": id, "method": QUESTIONS[id % 5], "params": {"message": "?"}});
+            let mut all: Vec<_> = ids.iter().map(question).collect();
+            all.push(seen.result(&text("done")));
+            let event = |message| format!("data: {message}\n\n");
+            events(&all.iter().map(event).collect::<Vec<_>>())
+        }
+        // An answer of the client.
+        ("POST", "") => b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        _ => reply("web", seen),
+    })
+    .await;
+    let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    assert_eq!(call(&gateway, "web_act", json!({})).await.text(), "done");
+    let answers = || {
+        let answers = web.all().into_iter();
+        let answers = answers.filter(|seen| seen.http_method == "POST" && seen.method().is_empty());
+        answers.map(|seen| seen.body).collect::<Vec<_>>()
+    };
+    eventually("all are answered", || answers().len() == 50).await;
+    for answer in answers() {
+        let id = usize::try_from(answer["id"].as_u64().unwrap()).unwrap();
+        match QUESTIONS[id % 5] {
+            "ping" => assert_eq!(answer["result"], json!({})),
+            _ => assert_eq!(answer["error"]["code"], -32601, "{answer}"),
+        }
+    }
+    let declared = &web.seen("initialize")[0].body["params"]["capabilities"];
+    assert_eq!(*declared, json!({}), "it was told before");
+}
+
+#[tokio::test]
+async fn questions_of_a_modern_upstream_fail_the_call_and_say_why() {
+    let worker = Worker::start().await;
+    let web = http::serve(|seen| {
+        let complete = |mut result: Value| {
+            result["resultType"] = json!("complete");
+            answer(seen, &result)
+        };
+        match seen.method() {
+            "server/discover" => complete(
+                json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}),
+            ),
+            "tools/list" => complete(json!({"tools": [tool("act")]})),
+            _ => answer(
+                seen,
+                &json!({"resultType": "input_required", "inputRequests":
+                    {"q": {"method": "elicitation/create", "params": {"message": "which?"}}}}),
+            ),
+        }
+    })
+    .await;
+    let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    let got = call(&gateway, "web_act", json!({})).await.json();
+    assert_eq!(got["error"]["code"], -32603);
+    assert_eq!(
+        got["error"]["data"],
+        json!({"upstream": "web", "reason": "input_required"})
+    );
+    let calls = web.seen("tools/call");
+    assert_eq!(calls.len(), 1, "it is not asked again");
+    let meta = &calls[0].body["params"]["_meta"];
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientCapabilities"],
+        json!({})
+    );
 }
 
 /// Log lines.
