@@ -82,10 +82,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     let (stop, stopping) = watch::channel(false);
     let recent = Arc::<Recent>::default();
-    let oidc = config.oidc.map(|settings| Arc::new(Oidc::new(settings)));
-    if let Some(oidc) = oidc.clone() {
-        tokio::spawn(async move { oidc.warm().await });
-    }
+    let oidc = config.oidc.map(SettingsFile::follow);
     let operators = config.operators.map(|dir| {
         let (oidc, metrics) = (oidc.clone(), Arc::clone(&metrics));
         Operators::read(dir, Vec::new(), oidc, Some(metrics))
@@ -106,7 +103,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         },
         call_timeout: config.call_timeout,
         stopping,
-        oidc: config.oidc.map(SettingsFile::follow),
+        oidc,
         operations: operations.map(|operations| operations.counted(&metrics)),
         recent,
         metrics,

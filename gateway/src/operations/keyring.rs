@@ -153,8 +153,8 @@ impl Verify for Keyring {
             return Box::pin(std::future::ready(Err(Denied::Invalid)));
         };
         Box::pin(async move {
-            let bearer = oidc.identify(token, MCP_PATH).await?;
-            let caller = Caller::of_bearer(token, bearer);
+            let bearer = oidc.identify(token, digest, MCP_PATH).await?;
+            let caller = Caller::of_bearer(digest, bearer);
             self.now().welcome(&caller)?;
             Ok(caller)
         })
