@@ -8,6 +8,8 @@ mod bad;
 mod http;
 mod support;
 
+use std::io::{BufRead as _, BufReader, Write as _};
+
 use serde_json::{Value, json};
 
 use crate::support::{Bridge, CHANGED, Home, SERVER, two};
