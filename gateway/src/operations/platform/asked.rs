@@ -43,7 +43,7 @@ impl Parts {
         F: Future<Output = Result<Value, OpError>> + Send + 'static,
     {
         let (parts, run) = (self.clone(), Arc::new(run));
-        let (operation, access) = (Arc::from(operation), access.clone());
+        let (operation, access) = (Arc::<str>::from(operation), access.clone());
         invoke(move |context, input| {
             let run = Arc::clone(&run);
             let asked = Asked {
