@@ -190,7 +190,7 @@ mod tests {
         ]];
         assert_eq!(
             columns(&["NAME", "X"], &rows),
-            "NAME      X\na\u{fffd}[2J   two lines\u{fffd}1m\u{fffd}\n"
+            "NAME    X\na\u{fffd}[2J   two lines\u{fffd}1m\u{fffd}\n"
         );
         assert_eq!(plain("a\tb\nc\r\x1b[0m"), "a\tb\nc\u{fffd}\u{fffd}[0m");
     }
