@@ -3,7 +3,7 @@
 # that begins with SKIPPED, and so are the tests that miss it. A second run does nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-for what in npm.sh 'venv.sh sdk1' 'venv.sh sdk2' go-foreign.sh rust-foreign.sh; do
+for what in npm.sh 'venv.sh sdk1' 'venv.sh sdk2' 'venv.sh traefik' go-foreign.sh rust-foreign.sh; do
   # The word is a script with its argument.
   # shellcheck disable=SC2086
   ./$what >/dev/null || echo "SKIPPED tests that need scripts/$what: see the reason above" >&2

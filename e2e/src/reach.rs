@@ -71,9 +71,14 @@ impl Cluster {
 }
 
 fn skip(needed: Tier, why: &str) {
+    leave_out(&format!("(needs {needed}): {why}"));
+}
+
+/// Says loudly that a test, or that part of it, is left out.
+pub(crate) fn leave_out(what: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     // Not `eprintln`: the harness would keep that to itself.
-    let words = format!("SKIPPED {test} (needs {needed}): {why}\n");
+    let words = format!("SKIPPED {test} {what}\n");
     let _ = std::io::stderr().write_all(words.as_bytes());
 }

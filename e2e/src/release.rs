@@ -224,7 +224,7 @@ impl Release {
 }
 
 /// Puts the second on top of the first, key by key.
-fn merge(into: &mut Value, from: Value) {
+pub fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {

@@ -1,9 +1,14 @@
-//! What groups need besides the cluster: a git host and a package index, both reachable from pods and from nothing else.
+//! What groups need besides the cluster, reachable from pods and from nothing else: a git host, a package index, an MCP
+//! server of others.
 
-use std::{env, net::SocketAddr, path::Path};
+use std::{env, net::SocketAddr, path::Path, process::Stdio};
 
 use anyhow::Context as _;
 use ramen_source::testing::{S3, SmartHttp, SmartHttpOptions};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
 
 use crate::{namespace::Namespace, probe::Probe};
 
@@ -68,5 +73,51 @@ impl PackageIndex {
             .await?;
         let url = format!("http://{address}:{}/simple/", Self::PORT);
         Ok(Self { url, address })
+    }
+}
+
+/// A server of the official Python SDK that we did not write, at an address that pods reach. It has the tool `days_until`,
+/// wants a token, and is killed when dropped.
+pub struct McpServer {
+    /// Its endpoint.
+    pub url: String,
+    child: Child,
+}
+
+impl McpServer {
+    /// Where pods reach it.
+    pub const ADDRESS: std::net::Ipv4Addr =
+        std::net::Ipv4Addr::new(NODE[0], NODE[1], NODE[2], NODE[3]);
+
+    /// Starts one for those with this token, and waits until it listens.
+    ///
+    /// # Errors
+    /// When there is no Python with the SDK, or the test runs outside of the cluster.
+    pub async fn start(token: &str, port: u16) -> anyhow::Result<Self> {
+        let python = env::var_os("RAMEN_TEST_PYTHON");
+        let python = python.context("RAMEN_TEST_PYTHON names no Python with the official SDK")?;
+        let mut child = Command::new(python)
+            .args(["-c", include_str!("clock.py")])
+            .args([Self::ADDRESS.to_string(), port.to_string()])
+            .env("TOKEN", token)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("starting a server of the official SDK")?;
+        let mut said = BufReader::new(child.stdout.take().context("a pipe was asked for")?);
+        let mut url = String::new();
+        said.read_line(&mut url).await?;
+        let url = url.trim().to_owned();
+        anyhow::ensure!(url.starts_with("http://"), "the server ended: {url:?}");
+        Ok(Self { url, child })
+    }
+
+    /// Ends it at once.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        Ok(self.child.kill().await?)
     }
 }

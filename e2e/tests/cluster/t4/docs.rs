@@ -21,6 +21,11 @@ use super::greeting;
 
 /// The `sh` blocks below a heading of a page, in order.
 pub(super) fn blocks(page: &str, heading: &str) -> anyhow::Result<Vec<String>> {
+    fenced(page, heading, "sh")
+}
+
+/// The blocks below a heading of a page that begin with these words, in order.
+pub(super) fn fenced(page: &str, heading: &str, info: &str) -> anyhow::Result<Vec<String>> {
     let path = ramen_e2e::chart("../docs/cluster").join(page);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let (_, below) = text
@@ -28,10 +33,10 @@ pub(super) fn blocks(page: &str, heading: &str) -> anyhow::Result<Vec<String>> {
         .with_context(|| format!("{page} has no heading {heading}"))?;
     let section = below.split("\n## ").next().unwrap_or_default();
     let mut found = Vec::new();
-    for part in section.split("\n```sh\n").skip(1) {
+    for part in section.split(&format!("\n```{info}\n")).skip(1) {
         found.push(part.split("\n```").next().unwrap_or_default().to_owned());
     }
-    ensure!(!found.is_empty(), "{page}, {heading}: no commands");
+    ensure!(!found.is_empty(), "{page}, {heading}: no block {info}");
     Ok(found)
 }
 
@@ -76,13 +81,15 @@ impl Shell {
         })
     }
 
-    fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    /// Writes a file into its folder.
+    pub(super) fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.folder.path().join(name);
         fs::write(&path, text)?;
         Ok(path)
     }
 
-    fn filled(&self, commands: &str) -> String {
+    /// A text of the pages with what a reader puts in.
+    pub(super) fn filled(&self, commands: &str) -> String {
         let mut text = commands.to_owned();
         for (from, to) in &self.words {
             text = text.replace(from, to);
@@ -90,7 +97,8 @@ impl Shell {
         text
     }
 
-    fn command(&self, commands: &str) -> anyhow::Result<Command> {
+    /// The shell with these commands, to be started.
+    pub(super) fn command(&self, commands: &str) -> anyhow::Result<Command> {
         let path = env::var("PATH")?;
         let mut command = Command::new("bash");
         command

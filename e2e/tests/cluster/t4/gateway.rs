@@ -1,5 +1,9 @@
 //! The gateway of the chart: two replicas before three workers, and what is lost when one of either dies.
 
+mod callers;
+mod front;
+mod operations;
+
 use std::{
     collections::BTreeSet,
     net::TcpStream,
@@ -10,23 +14,19 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::core::v1::{Event, Pod, Secret};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams},
 };
-use ramen_crds::McpGroup;
 use ramen_e2e::{
     Agent, GRPC, GitHost, Group, HttpCaller, HttpRefusal, Namespace, Release, Tier, comes_true,
-    condition, gone, request, rules_hold, with_temp_ns,
+    condition, gone, rules_hold, with_temp_ns,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{
-    docs::{Shell, blocks},
-    greeting,
-};
+use super::greeting;
 
 /// Callers at once.
 const CALLERS: usize = 8;
@@ -253,68 +253,6 @@ async fn a_worker_and_a_gateway_that_are_killed_under_load_take_only_calls_in_fl
     .await;
 }
 
-#[tokio::test]
-#[ignore = "needs a cluster: make e2e"]
-async fn groups_and_keys_come_and_go_at_every_replica_without_a_restart() {
-    with_temp_ns(Tier::T4, async |namespace| {
-        Release::install(&namespace, two()).await?;
-        let git = GitHost::http()?;
-        let commit = git.push(&greeting("one"))?;
-        let urls = both(&namespace).await?;
-        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 1)).await?;
-        group.serves(&commit).await?;
-        let caller = HttpCaller::new("", &namespace.name, "library", &group.key().await?);
-        let everywhere = async |caller: &HttpCaller, wanted: Result<String, HttpRefusal>| {
-            for url in &urls {
-                let there = caller.at(url);
-                comes_true(&format!("{url} answers {wanted:?}"), async || {
-                    Ok(there.tool("greet", json!({ "name": "Ana" })).await == wanted)
-                })
-                .await?;
-            }
-            anyhow::Ok(())
-        };
-        let greets = || Ok("one greets Ana".to_owned());
-        let refused = || Err(HttpRefusal::Status(401));
-        everywhere(&caller, greets()).await?;
-
-        // As day-2.md adds a key, and takes one away.
-        let secrets = namespace.api::<Secret>();
-        let change = async |change: Value| {
-            let change = Patch::Merge(change);
-            let name = "library-mcp-keys";
-            secrets.patch(name, &PatchParams::default(), &change).await
-        };
-        change(json!({ "stringData": { "next": "rmk_next" } })).await?;
-        let next = HttpCaller::new("", &namespace.name, "library", "rmk_next");
-        everywhere(&next, greets()).await?;
-        change(json!({ "data": { "next": null } })).await?;
-        everywhere(&next, refused()).await?;
-        everywhere(&caller, greets()).await?;
-
-        namespace
-            .api::<McpGroup>()
-            .delete("library", &DeleteParams::default())
-            .await?;
-        everywhere(&caller, refused()).await?;
-        let now: Vec<_> = gateways(&namespace)
-            .await?
-            .into_iter()
-            .map(|(_, url)| url)
-            .collect();
-        assert_eq!(now, urls, "they are the pods of before");
-        let ours = ListParams::default().labels("app.kubernetes.io/component=gateway");
-        for pod in namespace.api::<Pod>().list(&ours).await? {
-            let statuses = pod.status.and_then(|status| status.container_statuses);
-            for container in statuses.into_iter().flatten() {
-                assert_eq!(container.restart_count, 0);
-            }
-        }
-        Ok(())
-    })
-    .await;
-}
-
 /// From where a pod sees this test.
 fn seen_from(url: &str) -> anyhow::Result<std::net::IpAddr> {
     let stream = TcpStream::connect(url.trim_start_matches("http://"))?;
@@ -360,100 +298,6 @@ async fn workers_let_in_the_gateway_and_the_groups_ranges_and_nobody_else() {
             Ok(answer == Err(HttpRefusal::Status(403)))
         })
         .await
-    })
-    .await;
-}
-
-#[tokio::test]
-#[ignore = "needs a cluster: make e2e"]
-async fn a_group_is_called_as_the_page_says() {
-    with_temp_ns(Tier::T4, async |namespace| {
-        Release::install(&namespace, two()).await?;
-        let git = GitHost::http()?;
-        let commit = git.push(&greeting("one"))?;
-        let mut spec = Group::spec(&git.url(), 1);
-        spec["network"]["allowedCIDRs"] = json!(["127.0.0.1/32"]);
-        let group = Group::apply(&namespace, "library", spec).await?;
-        group.serves(&commit).await?;
-        both(&namespace).await?;
-        let shell = Shell::new(&[
-            ("-n team-a", &format!("-n {}", namespace.name)),
-            ("-n ramen-system", &format!("-n {}", namespace.name)),
-            ("team-a/library", &format!("{}/library", namespace.name)),
-            ("8080:80", ":80"),
-        ])?;
-        let call = blocks("gateway.md", "Call a group")?;
-        let (key, rest) = call[0].split_once('\n').context("a key")?;
-        let (forward, ask) = rest.split_once('\n').context("a way")?;
-        shell.run(key).await?;
-        let mut forwarding = shell.forward(forward).await?;
-        // Other tests forward, too: the port is what was free.
-        let ask = ask.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", forwarding.port));
-        let listed = shell.run(&ask).await?;
-        assert!(listed.contains("\"greet\""), "{listed}");
-        forwarding.child.kill().await?;
-        Ok(())
-    })
-    .await;
-}
-
-/// An operation: the status, and the answer.
-async fn operate(url: &str, key: &str, path: &str, input: &Value) -> anyhow::Result<(u16, Value)> {
-    let bearer = format!("Bearer {key}");
-    let headers = [
-        ("authorization", bearer.as_str()),
-        ("content-type", "application/json"),
-    ];
-    let url = format!("{url}/api/v1/{path}");
-    let answer = request("POST", &url, &headers, input.to_string().as_bytes()).await?;
-    let body = serde_json::from_str(&answer.body).unwrap_or_default();
-    Ok((answer.status, body))
-}
-
-#[tokio::test]
-#[ignore = "needs a cluster: make e2e"]
-async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_chart() {
-    with_temp_ns(Tier::T4, async |namespace| {
-        let keys = json!({ "stringData": { "ana.read": "rmk_ana", "bo.write": "rmk_bo" } });
-        namespace.apply::<Secret>("operators", keys).await?;
-        let mut values = two();
-        values["gateway"]["operations"] = json!({
-            "secretName": "operators", "cidrs": ["10.0.0.0/8"], "rules": [{ "groups": ["platform"], "level": "write" }],
-        });
-        // Nobody signs in there: the rules are read all the same.
-        let issuers = json!([{ "issuer": "https://login.example.com" }]);
-        values["gateway"]["oidc"] =
-            json!({ "publicUrl": "https://mcp.example.com", "issuers": issuers });
-        Release::install(&namespace, values).await?;
-        let git = GitHost::http()?;
-        let first = git.push(&greeting("one"))?;
-        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 1)).await?;
-        group.serves(&first).await?;
-        let urls = both(&namespace).await?;
-        let name = format!("{}/library", namespace.name);
-        let (status, listed) = operate(&urls[0], "rmk_ana", "groups/list", &json!({})).await?;
-        assert_eq!(status, 200, "{listed}");
-        assert_eq!(listed["groups"][0]["group"], json!(name), "{listed}");
-        let (status, _) = operate(&urls[0], "rmk_stranger", "groups/list", &json!({})).await?;
-        assert_eq!(status, 401);
-        let metrics = format!("{}/metrics", urls[0].replace(":8080", ":9090"));
-        let metrics = request("GET", &metrics, &[], b"").await?.body;
-        let read = r#"ramen_gateway_unusable_files{file="operators"} 0"#;
-        ensure!(metrics.contains(read), "{metrics}");
-
-        let second = git.push(&greeting("two"))?;
-        let deploy = json!({ "group": name, "ref": second });
-        let (status, refused) = operate(&urls[0], "rmk_ana", "groups/deploy", &deploy).await?;
-        assert_ne!(status, 200, "who may look may not change: {refused}");
-        let (status, asked) = operate(&urls[1], "rmk_bo", "groups/deploy", &deploy).await?;
-        assert_eq!(status, 200, "{asked}");
-        group.serves(&second).await?;
-        // With the rights that the chart gives, the change has its Event.
-        let events = namespace.api::<Event>();
-        let events = events.list(&ListParams::default()).await?;
-        let told = serde_json::to_string(&events.items)?;
-        assert!(told.contains("asked to deploy"), "{told}");
-        Ok(())
     })
     .await;
 }
