@@ -163,3 +163,17 @@ fn ops06_refusals_of_the_api_server_have_a_reason_and_say_what_to_do() {
     }
     assert!(refusal(&"x".repeat(9000)).1.len() < 500);
 }
+
+#[test]
+fn how_often_its_container_ended_and_when_last_is_known() {
+    let last = json!({"terminated": {
+        "reason": "Error", "exitCode": 1, "finishedAt": "2026-01-01T00:00:10Z",
+    }});
+    let running = json!({"running": {}});
+    let ended = |last: &Value| {
+        let view = PodView::of(&pod("p", &json!({}), &container(&running, last)));
+        (view.restarts, view.ended)
+    };
+    assert_eq!(ended(&last), (2, Some(1_767_225_610)));
+    assert_eq!(ended(&json!({})), (2, None));
+}
