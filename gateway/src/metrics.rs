@@ -267,7 +267,7 @@ impl Metrics {
         for &outcome in OpError::CODES.iter().chain(&[DONE]) {
             let operation = operation.to_owned();
             let labels = ByOperation { operation, outcome };
-            self.operations.get_or_create(&labels);
+            drop(self.operations.get_or_create(&labels));
         }
     }
 

@@ -146,11 +146,11 @@ impl Metrics {
             (&self.reloads, WORDS),
         ] {
             for &result in results {
-                family.get_or_create(&ByResult { result });
+                drop(family.get_or_create(&ByResult { result }));
             }
         }
         for &state in STATES {
-            self.groups.get_or_create(&ByState { state });
+            drop(self.groups.get_or_create(&ByState { state }));
         }
     }
 

@@ -159,10 +159,10 @@ impl Metrics {
         );
         // A series that begins with its first event shows no increase: what alerts ask for is there before.
         for cause in CAUSES {
-            restarts.get_or_create(&ByCause { cause });
+            drop(restarts.get_or_create(&ByCause { cause }));
         }
         for outcome in ["ok", "refused"] {
-            reloads.get_or_create(&ByOutcome { outcome });
+            drop(reloads.get_or_create(&ByOutcome { outcome }));
         }
         let calls = CallOutcome::ALL.map(|outcome| {
             calls
