@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use ::http::StatusCode;
 use ramen_group::AccessRules;
 use ramen_group::access::RuleText;
 use serde_json::json;
