@@ -110,7 +110,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ),
     (
         "long",
-        r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"; head -c 40000000 /dev/zero | tr '\0' x; say '"}]}}'"#,
+        r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"; head -c 18000000 /dev/zero | tr '\0' x; say '"}]}}'"#,
         "larger than",
     ),
 ];
@@ -133,13 +133,17 @@ async fn servers_behind_a_bridge_that_break_every_rule_cost_their_own_calls_in_b
     for (name, _) in WEB {
         servers[name] = json!({"url": web.url().replace("/mcp", &format!("/{name}"))});
     }
-    for (name, does, _) in PROGRAMS {
+    for (name, does, told) in PROGRAMS {
         let script = SERVER.replace(
             "*'\"tools/call\"'*'\"n\":13'*)",
             "*'\"tools/call\"'*) eval \"$DOES\";; *never*)",
         );
-        servers[name] = json!({"command": "sh", "args": ["-c", script], "timeout": 2000,
+        servers[name] = json!({"command": "sh", "args": ["-c", script],
             "env": {"WHO": name, "MARK": home.mark(name), "DOES": does}});
+        // Only those that nothing else ends.
+        if told.contains("within") {
+            servers[name]["timeout"] = json!(2000);
+        }
     }
     home.configure(&servers);
     let file = home.path().join(".config/ramen/mcp.json");
