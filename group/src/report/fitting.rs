@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn errors_that_are_left_out_are_counted_all_the_same() {
         // In JSON each of these takes six bytes.
-        let cut = on_its_way(&with(&"\u{1}".repeat(10 << 10), 9000));
-        assert!(cut.errors.len() < 9000 && !cut.errors.is_empty());
-        assert_eq!(cut.errors_in_all(), 9000);
+        let cut = on_its_way(&with(&"\u{1}".repeat(400), 5100));
+        assert!(cut.errors.len() < 5100 && !cut.errors.is_empty());
+        assert_eq!(cut.errors_in_all(), 5100);
         // And cut once more where it comes in.
         let mut again = cut;
         again.truncate(10);
-        assert_eq!((again.errors.len(), again.errors_in_all()), (10, 9000));
+        assert_eq!((again.errors.len(), again.errors_in_all()), (10, 5100));
     }
 
     #[test]
