@@ -234,9 +234,10 @@ async fn a_revision_whose_pod_ends_again_and_again_is_taken_back_whoever_counts(
         group.serves(&second).await?;
         rig.player.kill(&pod);
         let back = group
-            .until(|group| is(group, "Ready", "True", "LastGoodServes"))
+            .until(|group| serving(group).ends_with(&first))
             .await?;
-        assert!(serving(&back).ends_with(&first), "{back:?}");
+        let pod = rig.namespace.api::<Pod>().get(&pod).await?;
+        assert_eq!(restarted(Some(&pod)), 3, "it was taken back too early");
         assert!(
             words(&back, "Deployed").contains(&second),
             "{:?}",
