@@ -90,7 +90,7 @@ impl AsyncRead for Drops {
 async fn net14_an_answer_that_comes_byte_by_byte_arrives_whole() {
     let tools = json!([tool("one")]);
     let (reads, writes, _server) = serve(move |message, out| {
-        if !legacy(message, out, &tools) {
+        if !legacy(message, out, &tools) && message["method"] == "tools/call" {
             let size = message["params"]["arguments"]["size"].as_u64().unwrap();
             let text = "x".repeat(usize::try_from(size).unwrap());
             let content = json!([{"type": "text", "text": text}]);
