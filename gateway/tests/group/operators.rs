@@ -314,10 +314,10 @@ async fn what_a_rule_does_not_allow_is_forbidden_and_no_tool() {
     assert_eq!(
         tools,
         [
-            "groups_list",
-            "groups_get",
             "groups_errors",
-            "groups_events"
+            "groups_events",
+            "groups_get",
+            "groups_list"
         ]
     );
     let forbidden = (403, "forbidden".to_owned());
