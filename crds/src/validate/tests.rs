@@ -104,7 +104,12 @@ fn sec03_to_sec06_ranges_are_judged_as_a_worker_judges_them() {
         group.spec.network.allowed_cidrs = ranges.collect();
         validate(&group).map(|validated| validated.allowed.to_string())
     };
-    let good = [" 10.0.0.0/8 ", "192.168.0.0/16", "203.0.113.7", "2001:db8::1"];
+    let good = [
+        " 10.0.0.0/8 ",
+        "192.168.0.0/16",
+        "203.0.113.7",
+        "2001:db8::1",
+    ];
     assert_eq!(
         judged(&good).unwrap(),
         "10.0.0.0/8,192.168.0.0/16,203.0.113.7/32,2001:db8::1/128"

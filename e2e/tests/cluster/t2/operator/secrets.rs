@@ -73,7 +73,8 @@ async fn sec15_a_secret_that_is_missing_or_lacks_a_key_heals_the_group_when_it_c
 
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn git07_git08_wrong_credentials_are_told_without_telling_them_and_heal_when_they_are_right() {
+async fn git07_git08_wrong_credentials_are_told_without_telling_them_and_heal_when_they_are_right()
+{
     rig::on_paper(async |rig| {
         let (other, _) = rig.live("other").await?;
         let git = GitHost::with(SmartHttpOptions {
