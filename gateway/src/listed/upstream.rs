@@ -191,7 +191,7 @@ mod tests {
         );
         let (spec, files) = read.unwrap();
         let server = spec.server.unwrap();
-        assert_eq!(server.timeout, Some(Duration::from_secs(60)));
+        assert_eq!(server.timeout, Some(Duration::from_mins(1)));
         let Transport::Stdio {
             command,
             args,
