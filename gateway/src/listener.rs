@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{CONNECTION, TRANSFER_ENCODING};
@@ -94,7 +94,7 @@ async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) ->
         .max_local_error_reset_streams(Some(128))
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_ANSWER);
-    let speaking = Box::pin(Speaking::Silent(Some((builder, stream, service))));
+    let speaking = Box::pin(Speaking::Silent(Some(Box::new((builder, stream, service)))));
     connection
         .drive(speaking, |speaking| speaking.get_mut().ask_to_end())
         .await
@@ -109,7 +109,7 @@ where
     S: Service<Request<Incoming>, Response = Response<Held<Body>>, Error = Infallible>,
 {
     /// `None` when it was asked to end.
-    Silent(Option<(auto::Builder<TokioExecutor>, Stream, S)>),
+    Silent(Option<Box<(auto::Builder<TokioExecutor>, Stream, S)>>),
     Served(Pin<Box<auto::Connection<'static, TokioIo<Stream>, S, TokioExecutor>>>),
 }
 
@@ -138,13 +138,14 @@ where
             match &mut *self {
                 Self::Served(serving) => return serving.as_mut().poll(cx),
                 Self::Silent(silent) => {
-                    let Some((_, stream, _)) = silent else {
+                    let Some(begun) = silent.take() else {
                         return Poll::Ready(Ok(()));
                     };
-                    let is_http1 = ready!(stream.poll_is_http1(cx))?;
-                    let Some((builder, stream, service)) = silent.take() else {
-                        return Poll::Ready(Ok(()));
+                    let Poll::Ready(is_http1) = begun.1.poll_is_http1(cx) else {
+                        *silent = Some(begun);
+                        return Poll::Pending;
                     };
+                    let (is_http1, (builder, stream, service)) = (is_http1?, *begun);
                     let builder = if is_http1 {
                         builder.http1_only()
                     } else {

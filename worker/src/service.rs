@@ -184,9 +184,9 @@ impl Front {
             return Way::Refused(self.refuse(refusal));
         }
         request.extensions_mut().insert(Peer(peer));
-        let routed = routes.clone().oneshot(request);
+        let answer = routes.clone().oneshot(request);
         Way::Routed(Box::pin(async move {
-            match routed.await {
+            match answer.await {
                 Ok(response) => response.map(Body::Tonic),
                 Err(never) => match never {},
             }

@@ -9,7 +9,7 @@ use ramen_group::{KeyFiles, KeyPrint};
 use super::Oidc;
 use super::settings::{Settings, SettingsError};
 
-/// How often the file is looked at. A ConfigMap that is mounted takes a minute to arrive anyway.
+/// How often the file is looked at. A `ConfigMap` that is mounted takes a minute to arrive anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A file of settings that was read.
