@@ -279,7 +279,8 @@ impl Call<'_> {
                 Ok(self.group.upstreams.merge(ask.era, &body, reply).await)
             }
             Ok(reply) => Ok(reply),
-            Err(status) => self.instead(ask, &body, false, status).await,
+            // Boxed, so that what is rare does not make every call larger.
+            Err(status) => Box::pin(self.instead(ask, &body, false, status)).await,
         }
     }
 

@@ -68,7 +68,7 @@ impl Call<'_> {
             Ok(session) => return self.pass_on(ask, Source::Worker(Box::new(session))).await,
             Err(status) => status,
         };
-        match self.instead(&ask, &body, true, status).await {
+        match Box::pin(self.instead(&ask, &body, true, status)).await {
             Ok(reply) => self.respond(&ask, reply),
             Err(status) => reply::failed(&ask, &status),
         }

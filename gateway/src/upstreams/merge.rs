@@ -27,7 +27,8 @@ impl Upstreams {
         let Ok(Message::Request(request)) = envelope::parse(asked) else {
             return reply;
         };
-        let Some((member, theirs)) = hub.entries(&request.method, era).await else {
+        let listed = Box::pin(hub.entries(&request.method, era)).await;
+        let Some((member, theirs)) = listed else {
             return reply;
         };
         let Ok(mut response) = serde_json::from_slice::<Response>(&reply) else {
