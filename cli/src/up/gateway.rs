@@ -194,14 +194,12 @@ fn keyring(
         keys: KeySet::from_lines(&keys::operator(state)?),
         access: vec!["*:*".to_owned()],
     }];
-    Ok(match operators {
-        Some(dir) => Operators::read(dir.to_owned(), own, oidc, None).follow(),
-        None => {
-            let keyring = Keyring::default();
-            keyring.set(own);
-            Arc::new(keyring)
-        }
-    })
+    if let Some(dir) = operators {
+        return Ok(Operators::read(dir.to_owned(), own, oidc, None).follow());
+    }
+    let keyring = Keyring::default();
+    keyring.set(own);
+    Ok(Arc::new(keyring))
 }
 
 /// The platform's operations.

@@ -172,7 +172,8 @@ impl Bench {
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Got {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Got::of(self.gateway.answer(peer, request).await).await
+        // Boxed: it is large, and each test would carry it around.
+        Got::of(Box::pin(self.gateway.answer(peer, request)).await).await
     }
 
     /// `POST /api/v1/<path>`.
@@ -222,16 +223,16 @@ async fn the_bearer_of_a_token_does_what_the_rules_allow_and_its_subject_is_on_r
     let got = bench.on(&staff, "groups/deploy", "team-a/calc").await;
     assert_eq!(got.status, StatusCode::OK, "{}", got.json());
     let params = json!({"name": "groups_suspend", "arguments": {"group": "team-a/calc"}});
-    let called = bench.rpc(&staff, "tools/call", params).await;
-    assert_eq!(called["result"]["structuredContent"]["asked"], "suspend");
+    let suspended = bench.rpc(&staff, "tools/call", params).await;
+    assert_eq!(suspended["result"]["structuredContent"]["asked"], "suspend");
     let changed = bench.kept.changed.lock().unwrap();
     assert_eq!(changed.len(), 2);
     for (group, _, who) in &*changed {
         assert_eq!(group, "team-a/calc");
-        let caller = &*who.caller;
+        let name = &*who.caller;
         assert!(
-            caller.starts_with("oidc:") && caller.ends_with(":ann"),
-            "{caller}"
+            name.starts_with("oidc:") && name.ends_with(":ann"),
+            "{name}"
         );
     }
 }
