@@ -92,7 +92,7 @@ async fn groups_keys_and_rules_come_and_go_at_every_replica_without_a_restart() 
         let page = fenced("../auth.md", "Keys", "text")?;
         let steps: Vec<_> = page[0].lines().collect();
         let [new, list, revoke] = steps[..] else {
-            anyhow::bail!("auth.md makes a key, lists and revokes: {page:?}");
+            bail!("auth.md makes a key, lists and revokes: {page:?}");
         };
         let key = shell.run(new).await?.trim().to_owned();
         ensure!(key.starts_with("rmk_"), "no key was printed");
