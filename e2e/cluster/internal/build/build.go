@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"ramen.dev/e2e/cluster/internal/place"
@@ -73,16 +74,26 @@ func (p Program) Ensure(sources string, cache place.Cache, say func(string, ...a
 	}
 	home := cache.Path("programs", p.Name)
 	folder := filepath.Join(home, key)
-	if _, err := os.Stat(filepath.Join(folder, p.File)); err == nil {
-		now := time.Now()
-		_ = os.Chtimes(folder, now, now) // the most recently used ones are kept
+	if built(folder, p.File) {
+		return folder, nil
+	}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return "", err
+	}
+	// Who comes second waits and finds it: two such builds at once take more than twice as long as one.
+	lock, err := os.OpenFile(filepath.Join(home, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	if built(folder, p.File) {
 		return folder, nil
 	}
 	say("building %s (%s)", p.File, p.Note)
 	start := time.Now()
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		return "", err
-	}
 	part, err := os.MkdirTemp(home, ".part-")
 	if err != nil {
 		return "", err
@@ -105,13 +116,20 @@ func (p Program) Ensure(sources string, cache place.Cache, say func(string, ...a
 		}
 	}
 	if err := os.Rename(part, folder); err != nil {
-		if _, gone := os.Stat(folder); gone != nil { // another build may have been quicker
-			return "", err
-		}
+		return "", err
 	}
 	say("built %s in %s", p.File, time.Since(start).Round(time.Second))
 	prune(home)
 	return folder, nil
+}
+
+func built(folder, file string) bool {
+	if _, err := os.Stat(filepath.Join(folder, file)); err != nil {
+		return false
+	}
+	now := time.Now()
+	_ = os.Chtimes(folder, now, now) // the most recently used ones are kept
+	return true
 }
 
 func (p Program) flags(module string) ([]string, error) {

@@ -4,7 +4,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"ramen.dev/e2e/cluster/internal/place"
 )
 
 const sources = "../.."
@@ -39,6 +43,38 @@ func TestKubernetesAndItsStagingModulesAreOfOneVersion(t *testing.T) {
 		if _, to, found := strings.Cut(line, "=> k8s.io/"); found && !slices.Contains(strings.Fields(to), staging) {
 			t.Errorf("%s is not %s", strings.TrimSpace(line), staging)
 		}
+	}
+}
+
+func TestTwoWhoNeedAProgramAtOnceBuildItOnce(t *testing.T) {
+	sources := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module x", "go.sum": "", "main.go": "package main\n\nfunc main() {}"} {
+		if err := os.MkdirAll(sources+"/x", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(sources+"/x/"+name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := Program{Name: "x", File: "x", Package: ".", Version: func(string) []string { return nil }}
+	cache := place.Cache{Root: t.TempDir()}
+	var begun atomic.Int32
+	say := func(format string, _ ...any) {
+		if strings.HasPrefix(format, "building") {
+			begun.Add(1)
+		}
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if _, err := program.Ensure(sources, cache, say); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	if begun.Load() != 1 {
+		t.Errorf("built %d times", begun.Load())
 	}
 }
 
