@@ -162,8 +162,8 @@ def test_published_servers_are_one_server_behind_the_bridge(published):
                                            env=of_home(published))
         async with Client(parameters) as client:
             await listed(client, {"everything_echo", "filesystem_list_directory", "time_get_current_time", "git_git_log"})
-            listed = await client.call_tool("filesystem_list_directory", {"path": str(published / "files")})
-            assert "note.txt" in listed.content[0].text
+            found = await client.call_tool("filesystem_list_directory", {"path": str(published / "files")})
+            assert "note.txt" in found.content[0].text
             assert (await client.list_resources()).resources
             assert any(prompt.name.startswith("everything_") for prompt in (await client.list_prompts()).prompts)
 

@@ -198,8 +198,13 @@ async fn a_worker_and_a_gateway_that_are_killed_under_load_take_only_calls_in_fl
             .iter()
             .map(|url| url.replace("http://", "").replace(":8080", ":9090"));
         targets.extend(all.map(|at| ("gateway", at)));
-        // No group has upstreams here.
-        rules_hold(&targets, &["ramen_gateway_upstreams"]).await?;
+        // No group has upstreams here, and no operators are named, nor files of theirs.
+        let absent = [
+            "ramen_gateway_upstreams",
+            "ramen_gateway_operations_total",
+            "ramen_gateway_unusable_files",
+        ];
+        rules_hold(&targets, &absent).await?;
 
         let round = Round::start(&caller, urls.clone());
         round.goes_on().await?;
