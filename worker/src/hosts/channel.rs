@@ -10,7 +10,6 @@ mod ladder;
 mod reading;
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -149,6 +148,8 @@ struct Table {
     condemned: bool,
     /// The package whose call ended last.
     last: Option<u32>,
+    /// The first call that the host closed its end before: that one and all later ones never reached it.
+    unsent: Option<u64>,
 }
 
 impl Table {
@@ -180,6 +181,13 @@ impl Table {
         Some(pending)
     }
 
+    /// Whether the host can have begun with this call. Ids are compared by their serial numbers, which may have come round.
+    fn reached(&self, call: u64) -> bool {
+        let serial = |call: u64| (call >> 32) as u32;
+        self.unsent
+            .is_none_or(|first| serial(call).wrapping_sub(serial(first)) > u32::MAX / 2)
+    }
+
     fn get(&self, call: u64) -> Option<&Pending> {
         let index = usize::try_from(call & 0xffff_ffff).ok()?;
         self.entries
@@ -193,6 +201,8 @@ impl Table {
 struct Out {
     buffer: Vec<u8>,
     sent: usize,
+    /// The first call in the buffer.
+    first: Option<u64>,
 }
 
 pub(super) struct Channel {
@@ -202,7 +212,6 @@ pub(super) struct Channel {
     table: Mutex<Table>,
     unsent: Notify,
     left: Notify,
-    broken: AtomicBool,
     observer: OnceLock<Weak<dyn Observer>>,
 }
 
@@ -215,7 +224,6 @@ impl Channel {
             table: Mutex::default(),
             unsent: Notify::new(),
             left: Notify::new(),
-            broken: AtomicBool::new(false),
             observer: OnceLock::new(),
         }
     }
@@ -330,6 +338,7 @@ impl Channel {
         .encode(&mut out.buffer)
         .is_ok()
         {
+            out.first.get_or_insert(call);
             return Ok(running);
         }
         let error = CallError::TooLarge(arguments.len());
@@ -368,13 +377,16 @@ impl Channel {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 // The host closed its end. The death watcher fails the calls; here the bytes go.
                 Err(_) => {
-                    self.broken.store(true, Ordering::Release);
+                    if let (0, Some(first)) = (out.sent, out.first) {
+                        lock(&self.table).unsent.get_or_insert(first);
+                    }
                     break;
                 }
             }
         }
         out.buffer.clear();
         out.sent = 0;
+        out.first = None;
         out.buffer.shrink_to(KEEP_BUFFER);
         true
     }
@@ -412,18 +424,24 @@ impl Channel {
     pub(super) fn close(&self, death: &Death, error: &CallError) {
         // The task that reads may have been ended before it could do this.
         lock(&self.incoming).control = None;
-        let entries = {
+        let (entries, running) = {
+            let out = lock(&self.out);
             let mut table = lock(&self.table);
+            if out.sent == 0 {
+                table.unsent = table.unsent.or(out.first);
+            }
             table.closed = Some(death.clone());
             table.running = 0;
             table.free.clear();
-            std::mem::take(&mut table.entries)
+            let entries = std::mem::take(&mut table.entries);
+            // A call that came when the host was dead already did not end it.
+            let begun = entries
+                .iter()
+                .flatten()
+                .filter(|one| table.reached(one.call));
+            let running: Vec<_> = begun.map(|one| (one.package, one.is_abandoned())).collect();
+            (entries, running)
         };
-        let running: Vec<_> = entries
-            .iter()
-            .flatten()
-            .map(|one| (one.package, one.is_abandoned()))
-            .collect();
         if let Some(observer) = self.observer() {
             observer.ended(self, death, &running);
         }
@@ -471,4 +489,60 @@ impl Drop for CallHandle {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while it was held would have ended the process or left plain data: both are usable.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Which packages ran when the host ended.
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<u32>>);
+
+    impl Observer for Seen {
+        fn freed(&self, _: &Channel, _: Ended) {}
+        fn took(&self, _: u32, _: Duration) {}
+        fn condemned(&self, _: &Channel) {}
+        fn ended(&self, _: &Channel, _: &Death, running: &[(u32, bool)]) {
+            lock(&self.0).extend(running.iter().map(|(package, _)| package));
+        }
+    }
+
+    /// The packages to blame for an end before which `before` had been sent, and after which `after` came.
+    async fn blamed(before: &[u32], after: &[u32]) -> Vec<u32> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let channel = Channel::new(Socket::new(ours.into()).unwrap());
+        let seen = Arc::<Seen>::default();
+        let observer: Arc<dyn Observer> = Arc::clone(&seen) as _;
+        channel.observe(Arc::downgrade(&observer));
+        let call = |package: &u32| {
+            let (pending, answer) = Pending::new(*package, CallOptions::default());
+            assert!(channel.submit(pending, b"{}").is_ok());
+            answer
+        };
+        let mut answers: Vec<_> = before.iter().map(call).collect();
+        // As the channel's own task does with those that come while others run.
+        assert!(channel.write_some(&mut lock(&channel.out)));
+        drop(theirs);
+        answers.extend(after.iter().map(call));
+        let death = Death::Exited(3);
+        channel.close(&death, &CallError::Crashed(death.clone()));
+        for answer in answers {
+            assert!(answer.await.unwrap().is_err(), "each is told of the end");
+        }
+        let seen = lock(&seen.0);
+        seen.clone()
+    }
+
+    #[tokio::test]
+    async fn a_call_that_comes_after_the_hosts_end_is_not_what_ended_it() {
+        assert_eq!(blamed(&[1, 2], &[]).await, [1, 2]);
+        assert_eq!(blamed(&[1], &[2, 3]).await, [1], "gathered, never written");
+        assert!(blamed(&[], &[2]).await.is_empty(), "written to nobody");
+        assert!(blamed(&[], &[2, 3]).await.is_empty());
+    }
 }
