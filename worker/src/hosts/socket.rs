@@ -61,6 +61,8 @@ impl Socket {
                 Ok(read) => return Ok(Some(read)),
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR) => {}
+                // Its end too, with something of ours that it had not read; the system says so once.
+                Err(rustix::io::Errno::CONNRESET) => return Ok(Some(0)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -137,5 +139,19 @@ mod tests {
         socket.when_writable(write).await.unwrap();
         assert_eq!(peer.join().unwrap(), big);
         assert_eq!(read(&socket, &mut buffer).await, 0, "the peer is gone");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_ended_with_bytes_unread_has_ended_like_any_other() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let socket = Socket::new(ours.into()).unwrap();
+        assert_eq!(socket.try_write(b"a call").unwrap(), 6);
+        theirs.write_all(b"last").unwrap();
+        drop(theirs);
+        let mut buffer = Vec::with_capacity(100);
+        assert_eq!(read(&socket, &mut buffer).await, 4);
+        assert_eq!(read(&socket, &mut buffer).await, 0);
+        assert_eq!(buffer, b"last");
     }
 }
