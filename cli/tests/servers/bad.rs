@@ -146,7 +146,7 @@ async fn servers_behind_a_bridge_that_break_every_rule_cost_their_own_calls_in_b
         }
     }
     home.configure(&servers);
-    let file = home.path().join(".config/ramen/mcp.json");
+    let file = home.config_file();
     let mut bridge = Bridge::start(home.command(&["bridge", "--config", file.to_str().unwrap()]));
     // They come as they are started.
     while bridge.tools().len() < 1 + WEB.len() + PROGRAMS.len() {}

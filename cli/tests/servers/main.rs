@@ -102,11 +102,7 @@ fn a_broken_entry_is_said_and_the_others_are_used() {
 #[test]
 fn bridge_config_serves_many_servers_as_one() {
     let home = two();
-    let file = home
-        .path()
-        .join(".config/ramen/mcp.json")
-        .display()
-        .to_string();
+    let file = home.config_file().display().to_string();
     let mut bridge = Bridge::start(home.command(&["bridge", "--config", &file]));
     assert_eq!(bridge.tools(), ["a_act", "b_act"]);
     let called = bridge.ask("tools/call", &json!({"name": "b_act", "arguments": {}}));
@@ -151,11 +147,7 @@ fn a_server_that_hangs_at_the_start_holds_up_no_list_and_is_told_when_it_is_ther
     home.configure(&json!({"a": home.entry("a"), "slow": slow}));
     // So the cache knows it.
     home.text(&["ls", "tools", "--server", "a"]);
-    let file = home
-        .path()
-        .join(".config/ramen/mcp.json")
-        .display()
-        .to_string();
+    let file = home.config_file().display().to_string();
     let mut bridge = Bridge::start(home.command(&["bridge", "--config", &file]));
     bridge.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     assert_eq!(bridge.tools(), ["a_act"]);

@@ -1,7 +1,7 @@
 //! A home with configured servers, and a bridge over them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -41,11 +41,15 @@ impl Home {
         self.0.path()
     }
 
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.path().join(".config/ramen/mcp.json")
+    }
+
     pub(crate) fn configure(&self, servers: &Value) {
-        let folder = self.path().join(".config/ramen");
-        std::fs::create_dir_all(&folder).unwrap();
+        let file = self.config_file();
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         let text = json!({ "mcpServers": servers }).to_string();
-        std::fs::write(folder.join("mcp.json"), text).unwrap();
+        std::fs::write(file, text).unwrap();
     }
 
     pub(crate) fn entry(&self, who: &str) -> Value {

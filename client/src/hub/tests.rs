@@ -11,6 +11,10 @@ use crate::manager::ManagerOptions;
 use crate::manager::world::support::soon;
 use crate::manager::world::{Fate, World, cached, servers, until};
 
+fn hub(world: &Arc<World>, options: ManagerOptions, names: &[&str], naming: Naming) -> Hub {
+    Hub::start(world.manager(options), servers(names), naming)
+}
+
 async fn ask(hub: &Hub, method: &str, params: Value) -> Value {
     let asked = Asked {
         id: RequestId::number(1),
@@ -44,9 +48,10 @@ fn stage(hub: &Hub) -> Stage {
 async fn a_list_does_not_wait_for_a_server_that_hangs_and_the_rest_is_told_when_it_comes() {
     let world = World::new();
     world.fate("slow", [Fate::Waits]);
-    let hub = Hub::start(
-        world.manager(ManagerOptions::default()),
-        servers(&["good", "slow"]),
+    let hub = hub(
+        &world,
+        ManagerOptions::default(),
+        &["good", "slow"],
         Naming::Prefixed,
     );
     assert_eq!(list(&hub, "tools").await, ["good_good_tool"]);
@@ -69,11 +74,7 @@ async fn a_list_does_not_wait_for_a_server_that_hangs_and_the_rest_is_told_when_
 async fn a_list_waits_longer_while_there_is_nothing_at_all() {
     let world = World::new();
     world.fate("only", [Fate::Waits]);
-    let hub = Hub::start(
-        world.manager(ManagerOptions::default()),
-        servers(&["only"]),
-        Naming::Plain,
-    );
+    let hub = hub(&world, ManagerOptions::default(), &["only"], Naming::Plain);
     let listing = tokio::spawn({
         let hub = hub.clone();
         async move { list(&hub, "tools").await }
@@ -89,11 +90,7 @@ async fn a_list_waits_longer_while_there_is_nothing_at_all() {
 async fn a_list_of_nothing_is_given_in_the_end() {
     let world = World::new();
     world.fate("only", [Fate::Hangs]);
-    let hub = Hub::start(
-        world.manager(ManagerOptions::default()),
-        servers(&["only"]),
-        Naming::Plain,
-    );
+    let hub = hub(&world, ManagerOptions::default(), &["only"], Naming::Plain);
     assert!(list(&hub, "tools").await.is_empty());
 }
 
@@ -106,11 +103,7 @@ async fn what_the_cache_knows_is_listed_at_once_beside_a_server_that_hangs() {
 
     let world = World::new();
     world.fate("slow", [Fate::Hangs]);
-    let hub = Hub::start(
-        world.manager(cached(&dir)),
-        servers(&["good", "slow"]),
-        Naming::Prefixed,
-    );
+    let hub = hub(&world, cached(&dir), &["good", "slow"], Naming::Prefixed);
     let began = Instant::now();
     assert_eq!(list(&hub, "tools").await, ["good_good_tool"]);
     // Time stands still unless something is waited for.
@@ -122,9 +115,10 @@ async fn what_the_cache_knows_is_listed_at_once_beside_a_server_that_hangs() {
 async fn a_call_of_something_that_is_not_listed_yet_waits_for_its_server() {
     let world = World::new();
     world.fate("slow", [Fate::Waits]);
-    let hub = Hub::start(
-        world.manager(ManagerOptions::default()),
-        servers(&["good", "slow"]),
+    let hub = hub(
+        &world,
+        ManagerOptions::default(),
+        &["good", "slow"],
         Naming::Prefixed,
     );
     let calling = tokio::spawn({
@@ -148,11 +142,7 @@ async fn a_known_server_that_hangs_when_it_is_used_is_left_out_of_a_list_and_con
 
     let world = World::new();
     world.fate("slow", [Fate::Waits]);
-    let hub = Hub::start(
-        world.manager(cached(&dir)),
-        servers(&["good", "slow"]),
-        Naming::Prefixed,
-    );
+    let hub = hub(&world, cached(&dir), &["good", "slow"], Naming::Prefixed);
     assert_eq!(list(&hub, "prompts").await, ["good_ask"]);
     world.go.notify_one();
     until(hub.manager(), &["good", "slow"]).await;

@@ -15,6 +15,16 @@ fn jwks(signers: &[Signer]) -> Vec<Value> {
     signers.iter().map(Signer::jwk).collect()
 }
 
+/// A gateway that takes every algorithm, and an issuer that has a key of each.
+async fn open_to_all(issuer: &Issuer) -> (Worker, Running, Vec<Signer>) {
+    let names = [ALWAYS.as_slice(), &ON_DEMAND].concat().join(", ");
+    let oidc = issuer.oidc_with(&format!("  algorithms: [{names}]\n"));
+    let (worker, gateway) = trusting(oidc).await;
+    let signers = all();
+    issuer.show(jwks(&signers));
+    (worker, gateway, signers)
+}
+
 fn named(signers: &[Signer], algorithm: &str) -> usize {
     signers
         .iter()
@@ -38,11 +48,7 @@ fn broken(token: &str) -> String {
 #[tokio::test]
 async fn each_algorithm_of_the_list_opens_with_a_real_key_and_with_no_broken_signature() {
     let issuer = Issuer::start().await;
-    let names = [ALWAYS.as_slice(), &ON_DEMAND].concat().join(", ");
-    let oidc = issuer.oidc_with(&format!("  algorithms: [{names}]\n"));
-    let (_worker, gateway) = trusting(oidc).await;
-    let signers = all();
-    issuer.show(jwks(&signers));
+    let (_worker, gateway, signers) = open_to_all(&issuer).await;
     for signer in &signers {
         let token = signer.sign(&signer.header(), &issuer.claims());
         let wrong = called_with(&gateway, &broken(&token)).await.status;
@@ -77,11 +83,7 @@ async fn an_algorithm_that_is_not_in_the_list_opens_nothing_whatever_its_key() {
 #[tokio::test]
 async fn sec_a_key_checks_no_other_algorithm_than_its_own() {
     let issuer = Issuer::start().await;
-    let names = [ALWAYS.as_slice(), &ON_DEMAND].concat().join(", ");
-    let oidc = issuer.oidc_with(&format!("  algorithms: [{names}]\n"));
-    let (_worker, gateway) = trusting(oidc).await;
-    let signers = all();
-    issuer.show(jwks(&signers));
+    let (_worker, gateway, signers) = open_to_all(&issuer).await;
     for (key, other) in [
         // One key, signed rightly in a way that it is not for.
         ("RS256", "PS256"),
