@@ -166,14 +166,16 @@ impl Operator {
     /// # Errors
     /// When it does not answer.
     pub async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
+        Ok(sum(&self.page("/metrics").await?, name))
+    }
+
+    /// What [`Operator::metric`] gives for each name, of one page; 0 for those that it does not know yet.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn metrics<const N: usize>(&self, names: [&str; N]) -> anyhow::Result<[f64; N]> {
         let page = self.page("/metrics").await?;
-        let mut lines = page.lines().filter(|line| {
-            line.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with(['{', ' ']))
-        });
-        let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
-        let first = lines.next().and_then(value);
-        Ok(first.map(|first| first + lines.filter_map(value).sum::<f64>()))
+        Ok(names.map(|name| sum(&page, name).unwrap_or_default()))
     }
 
     /// Where pods reach its artifact endpoint.
@@ -325,4 +327,15 @@ impl Namespace {
     pub async fn operator_account(&self) -> anyhow::Result<Account> {
         Account::new(self, false).await
     }
+}
+
+/// The sum of a page's series of one name.
+fn sum(page: &str, name: &str) -> Option<f64> {
+    let mut lines = page.lines().filter(|line| {
+        line.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with(['{', ' ']))
+    });
+    let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+    let first = lines.next().and_then(value);
+    first.map(|first| first + lines.filter_map(value).sum::<f64>())
 }

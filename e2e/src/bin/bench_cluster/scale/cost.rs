@@ -51,16 +51,16 @@ pub(crate) async fn restart(operator: &mut Operator, crowd: &Crowd) -> anyhow::R
     operator.stop().await?;
     let began = Instant::now();
     operator.up().await?;
-    // Not more often: the answer names a thousand groups, and what it costs is the operator's.
-    let mut beat = beat(Duration::from_millis(500));
+    // One page a second: it has some lines for each of a thousand groups, and what it costs is the operator's.
+    let mut beat = beat(Duration::from_secs(1));
+    let names = [
+        "ramen_operator_groups",
+        "ramen_operator_fetches_total",
+        "ramen_operator_reloads_total",
+    ];
     loop {
         beat.tick().await;
-        let sum = async |name: &str| -> anyhow::Result<f64> {
-            Ok(operator.metric(name).await?.unwrap_or_default())
-        };
-        let run = sum("ramen_operator_groups").await?;
-        let looked = sum("ramen_operator_fetches_total").await?;
-        let told = sum("ramen_operator_reloads_total").await?;
+        let [run, looked, told] = operator.metrics(names).await?;
         #[expect(clippy::cast_precision_loss, reason = "counts of groups")]
         let reached = |value: f64, wanted: usize| value >= wanted as f64;
         if reached(run, crowd.count())
