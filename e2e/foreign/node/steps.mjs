@@ -14,6 +14,13 @@ const written = (path) => {
   }
 };
 
+/** Waits until the tool has written this. */
+const until = async (path, wanted) => {
+  for (const end = Date.now() + 30_000; written(path) !== wanted; await sleep(10)) {
+    if (Date.now() > end) throw new Error(`the tool wrote "${written(path)}", not "${wanted}"`);
+  }
+};
+
 /** `call(params, options)` is the one method whose shape differs between the SDKs. */
 export async function run(client, call, version) {
   const steps = {
@@ -64,10 +71,10 @@ export async function run(client, call, version) {
         () => "answered",
         () => "given up",
       );
-      while (written(order.mark) !== "started") await sleep(10);
+      await until(order.mark, "started");
       given.abort();
       // Where the client tells the server, the server hears it while the connection is still open.
-      while (order.told && written(order.mark) !== "cancelled") await sleep(10);
+      if (order.told) await until(order.mark, "cancelled");
       return await ended;
     },
   };
