@@ -24,14 +24,15 @@ async fn ops14_conflicts_refusals_and_lost_answers_end_in_the_same_group() {
         let (first, commit) = rig.live("zz-first").await?;
         let wanted = children(&first).await?;
         let struck = Arc::new(AtomicUsize::new(0));
-        // Every other write goes wrong, each time in another way.
-        let (mut writes, counter) = (0_usize, Arc::clone(&struck));
+        // Half of the writes go wrong, each time in another way. In an order without a period (multiples of the golden ratio): a
+        // write that the operator does again and again, with its status between, would fall in step with every other one.
+        let (mut place, counter) = (0_u64, Arc::clone(&struck));
         rig.proxy.script(move |request| {
             if !request.writes() || request.is_of("leases") {
                 return None;
             }
-            writes += 1;
-            if writes.is_multiple_of(2) {
+            place = place.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            if place > u64::MAX / 2 {
                 return None;
             }
             let fault = match counter.fetch_add(1, Ordering::SeqCst) % 6 {
