@@ -4,12 +4,14 @@ import atexit
 import functools
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -188,6 +190,18 @@ class Gateway:
     def stop(self):
         code = stop(self.process)
         assert code == 0, f"the gateway ended with {code}:\n{self.log.read_text()[-4000:]}"
+
+
+def metric(program, name, **labels):
+    """What a worker or a gateway counts, as Prometheus reads it; `None` for what it does not have."""
+    with urllib.request.urlopen(f"http://{program.metrics}/metrics", timeout=PATIENCE) as answer:
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        text = answer.read().decode()
+    for line in text.splitlines():
+        series, _, number = line.rpartition(" ")
+        if series.split("{")[0] == name and dict(re.findall(r'(\w+)="([^"]*)"', series)) == labels:
+            return float(number)
+    return None
 
 
 def encode_body(body):

@@ -1,9 +1,7 @@
 """What the gateway counts, read from its own port as Prometheus does."""
 
 import json
-import re
 import subprocess
-import urllib.request
 
 import pytest
 
@@ -22,17 +20,6 @@ def counted(demo, tmp_path):
     gateway.stop()
 
 
-def value(gateway, name, **labels):
-    with urllib.request.urlopen(f"http://{gateway.metrics}/metrics") as answer:
-        assert answer.headers["content-type"].startswith("application/openmetrics-text")
-        text = answer.read().decode()
-    for line in text.splitlines():
-        series, _, number = line.rpartition(" ")
-        if series.split("{")[0] == name and dict(re.findall(r'(\w+)="([^"]*)"', series)) == labels:
-            return float(number)
-    return None
-
-
 def send(gateway, url, key, *args):
     done = subprocess.run(["curl", "--silent", "--max-time", "30", "--write-out", "\n%{http_code}", url,
                            "--header", f"Authorization: Bearer {key}", *args], capture_output=True, text=True, check=True)
@@ -48,13 +35,13 @@ def test_requests_refusals_and_workers_are_counted(counted):
     assert send(counted, url, "rmk_wrong", "--json", json.dumps(call))[0] == 401
     assert send(counted, url, counted.key)[0] == 405
     requests = "ramen_gateway_requests_total"
-    assert value(counted, requests, group="default/demo", era="legacy", outcome="ok") == 1
-    assert value(counted, requests, group="default/demo", era="none", outcome="refused") == 2
-    assert value(counted, "ramen_gateway_auth_failures_total", reason="credential") == 1
-    assert value(counted, "ramen_gateway_refusals_total", reason="method") == 1
-    assert value(counted, "ramen_gateway_request_duration_seconds_count", era="legacy") == 1
-    assert value(counted, "ramen_gateway_workers", group="default/demo", state="ready") == 1
-    assert value(counted, "ramen_gateway_in_flight") == 0
+    assert programs.metric(counted, requests, group="default/demo", era="legacy", outcome="ok") == 1
+    assert programs.metric(counted, requests, group="default/demo", era="none", outcome="refused") == 2
+    assert programs.metric(counted, "ramen_gateway_auth_failures_total", reason="credential") == 1
+    assert programs.metric(counted, "ramen_gateway_refusals_total", reason="method") == 1
+    assert programs.metric(counted, "ramen_gateway_request_duration_seconds_count", era="legacy") == 1
+    assert programs.metric(counted, "ramen_gateway_workers", group="default/demo", state="ready") == 1
+    assert programs.metric(counted, "ramen_gateway_in_flight") == 0
 
 
 def test_operators_of_a_file_of_groups_look_and_change_nothing(counted):
@@ -66,8 +53,8 @@ def test_operators_of_a_file_of_groups_look_and_change_nothing(counted):
     status, body = send(counted, f"{api}/groups/suspend", "rmk_rita", "--json", '{"group":"demo"}')
     assert status == 403 and json.loads(body)["error"]["code"] == "forbidden"
     operations = "ramen_gateway_operations_total"
-    assert value(counted, operations, operation="groups.list", outcome="ok") == 1
-    assert value(counted, operations, operation="groups.suspend", outcome="forbidden") == 1
+    assert programs.metric(counted, operations, operation="groups.list", outcome="ok") == 1
+    assert programs.metric(counted, operations, operation="groups.suspend", outcome="forbidden") == 1
     # The callers' own key opens no operation, and a key that is taken away opens nothing.
     assert send(counted, f"{api}/groups/list", counted.key)[0] == 401
     (counted.operators / "rita.read").unlink()
@@ -77,5 +64,5 @@ def test_operators_of_a_file_of_groups_look_and_change_nothing(counted):
     rules = counted.operators / "rules.yaml"
     for text, unusable in (("rules: [{level: read}]", 1), ("rules: []", 0)):
         rules.write_text(text)
-        programs.until(lambda: value(counted, "ramen_gateway_unusable_files", file="operators") == unusable,
+        programs.until(lambda: programs.metric(counted, "ramen_gateway_unusable_files", file="operators") == unusable,
                        f"ramen_gateway_unusable_files is {unusable}")

@@ -5,6 +5,8 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use ramen_gateway::GroupName;
+use ramen_gateway::operations::path_beside;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::exit::Failure;
@@ -51,6 +53,14 @@ pub(crate) struct Running {
 impl GroupInfo {
     fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Where it is over HTTP.
+    fn path(&self) -> Option<String> {
+        path_beside(&GroupName {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        })
     }
 
     /// Whether it is the wanted one: any, by name, or by namespace and name.
@@ -176,7 +186,7 @@ impl StateDir {
                 address: address.grpc.clone(),
                 url: fs::read_to_string(self.gateway())
                     .ok()
-                    .map(|at| format!("http://{}/{}/{}/mcp", at.trim(), info.namespace, info.name)),
+                    .and_then(|at| Some(format!("http://{}{}", at.trim(), info.path()?))),
                 key_file: info.key_file.clone(),
             }),
             [] if !all.is_empty() => Err(Failure::transport(format!(
@@ -317,6 +327,15 @@ mod tests {
         write_atomic(&dir.info(), &serde_json::to_vec(&info).unwrap()).unwrap();
         let address = format!(r#"{{"grpc":"127.0.0.1:1","metrics":"off","pid":{pid}}}"#);
         write_atomic(&dir.address(), address.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_group_whose_path_the_operations_have_has_no_address_over_http() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = StateDir::locate(Some(temp.path())).unwrap();
+        write_atomic(&state.gateway(), b"127.0.0.1:8080").unwrap();
+        serve(&state, "api", "v1", std::process::id());
+        assert_eq!(state.running(None).unwrap().url, None);
     }
 
     #[test]

@@ -283,7 +283,7 @@ impl Groups {
         if let News::Status(status) = news {
             if let Some(front) = &self.front {
                 front.update(&self.machine.state, status);
-                status.url = Some(front.url(&status.namespace, &status.name));
+                status.url = front.url(&(status.namespace.clone(), status.name.clone()));
             }
             self.desk.update(status);
         }

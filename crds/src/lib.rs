@@ -14,7 +14,7 @@ mod status;
 pub mod validate;
 
 pub use names::{API_GROUP, API_VERSION, KIND, MAX_GROUP_NAME, MAX_ZONE_NAME, secret_variables};
-pub use schema::crd;
+pub use schema::{UnknownField, crd, unknown_fields};
 pub use spec::{
     AccessRule, AccessSpec, Autoscaling, ClaimSpec, EgressSpec, EnvVar, GitRef, KeysSpec, LocalRef,
     McpGroup, McpGroupSpec, NetworkSpec, RolloutSpec, SecretKeyRef, SourceSpec, UpstreamSpec,

@@ -1,9 +1,14 @@
 //! The kind as it is given to the API server.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt as _;
+use serde_json::Value;
 
 use crate::McpGroup;
 
@@ -54,5 +59,126 @@ fn bound(schema: &mut JSONSchemaProps) {
     }
     if let Some(JSONSchemaPropsOrBool::Schema(inner)) = &mut schema.additional_properties {
         bound(inner);
+    }
+}
+
+/// Of the spec alone.
+static SPEC: LazyLock<JSONSchemaProps> = LazyLock::new(|| {
+    let schema = crd().spec.versions.pop().and_then(|version| version.schema);
+    let root = schema.and_then(|schema| schema.open_api_v3_schema);
+    let fields = root.and_then(|root| root.properties);
+    fields
+        .and_then(|mut fields| fields.remove("spec"))
+        .expect("the kind is made with a schema of its spec")
+});
+
+/// A field of a written spec that the kind does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownField {
+    /// Where it stands: `spec.source.ulr`.
+    pub path: String,
+    /// The fields that can stand there.
+    pub known: Vec<String>,
+}
+
+impl fmt::Display for UnknownField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<_> = self.known.iter().map(|one| format!("`{one}`")).collect();
+        write!(
+            f,
+            "`{}` is not known; what can stand there: {}",
+            self.path,
+            known.join(", ")
+        )
+    }
+}
+
+/// The fields of a written spec that the kind does not have, which an API server drops or refuses. `Err` names a list
+/// where a map belongs: the types take it for the fields in their order, which no API server does.
+pub fn unknown_fields(spec: &Value) -> Result<Vec<UnknownField>, String> {
+    let mut found = Vec::new();
+    look("spec", spec, &SPEC, &mut found)?;
+    Ok(found)
+}
+
+fn look(
+    path: &str,
+    given: &Value,
+    schema: &JSONSchemaProps,
+    found: &mut Vec<UnknownField>,
+) -> Result<(), String> {
+    let of_map = schema.type_.as_deref() == Some("object");
+    match given {
+        Value::Array(_) if of_map => return Err(format!("`{path}` must be a map, not a list")),
+        Value::Array(items) => {
+            if let Some(JSONSchemaPropsOrArray::Schema(inner)) = &schema.items {
+                for (n, item) in items.iter().enumerate() {
+                    look(&format!("{path}[{n}]"), item, inner, found)?;
+                }
+            }
+        }
+        Value::Object(members) if of_map => {
+            let any = match &schema.additional_properties {
+                Some(JSONSchemaPropsOrBool::Schema(inner)) => Some(inner.as_ref()),
+                _ => None,
+            };
+            let fields = schema.properties.as_ref();
+            for (name, value) in members {
+                let path = format!("{path}.{name}");
+                match fields.and_then(|fields| fields.get(name)).or(any) {
+                    Some(inner) => look(&path, value, inner, found)?,
+                    None => found.push(UnknownField {
+                        path,
+                        known: fields
+                            .into_iter()
+                            .flat_map(BTreeMap::keys)
+                            .cloned()
+                            .collect(),
+                    }),
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kind_does_not_have_is_found_wherever_it_stands() {
+        let spec = json!({
+            "source": {"ulr": "https://x/y.git", "suspend": false, "ref": {"branch": "main"}},
+            "network": {"allowedCIDRs": []},
+            "zones": [
+                {"nodeSelector": {"any": "thing"}, "replica": false},
+                {"resources": {"limits": {"cpu": "1", "nvidia.com/gpu": 1}, "limit": {}}},
+            ],
+        });
+        let found = unknown_fields(&spec).unwrap();
+        let mut paths: Vec<_> = found.iter().map(|one| one.path.as_str()).collect();
+        paths.sort_unstable();
+        assert_eq!(
+            paths,
+            [
+                "spec.source.ulr",
+                "spec.zones[0].replica",
+                "spec.zones[1].resources.limit"
+            ]
+        );
+        let ulr = found.iter().find(|one| one.path == "spec.source.ulr");
+        let told = ulr.unwrap().to_string();
+        assert!(told.ends_with(", `timeout`, `url`"), "{told}");
+    }
+
+    #[test]
+    fn a_list_is_no_map() {
+        let error = unknown_fields(&json!({"network": [["10.0.0.0/8"]]})).unwrap_err();
+        assert_eq!(error, "`spec.network` must be a map, not a list");
+        assert_eq!(unknown_fields(&Value::Null), Ok(Vec::new()));
     }
 }

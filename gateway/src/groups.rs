@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ramen_group::{AccessRules, CidrSet};
 use ramen_redact::{KeySet, Secret};
 use tokio::sync::watch;
 
 use crate::listen::Changes;
+use crate::names::GROUP_HEADER;
 use crate::pool::{Credentials, Pool, WorkerTls};
 use crate::upstreams::{Policy, UpstreamSpec, Upstreams};
 
@@ -19,6 +20,13 @@ pub struct GroupName {
     pub namespace: String,
     /// The name in it.
     pub name: String,
+}
+
+impl GroupName {
+    /// Where it is called.
+    pub fn path(&self) -> String {
+        format!("/{}/{}/mcp", self.namespace, self.name)
+    }
 }
 
 /// Whether it is a DNS label: what namespaces and groups are called.
@@ -159,6 +167,8 @@ struct All {
     groups: RwLock<HashMap<GroupName, Arc<Group>>>,
     /// Whoever discovers them has not seen all of them yet.
     incomplete: AtomicBool,
+    /// A path that is not that of a group, though one may be called so.
+    reserved: OnceLock<&'static str>,
     policy: Policy,
 }
 
@@ -192,6 +202,28 @@ impl Groups {
         !self.0.incomplete.load(Ordering::Acquire)
     }
 
+    /// From now on something else is at this path; a group of that path is called by the header alone, and that is told.
+    pub(crate) fn reserve(&self, path: &'static str) {
+        let groups = self.write();
+        // It is the same one whenever this is asked.
+        let _ = self.0.reserved.set(path);
+        for name in groups.keys() {
+            self.tell_of_path(name);
+        }
+    }
+
+    fn tell_of_path(&self, name: &GroupName) {
+        let path = name.path();
+        if self.0.reserved.get().is_some_and(|taken| *taken == path) {
+            tracing::warn!(
+                group = %name,
+                %path,
+                header = GROUP_HEADER,
+                "the path of this group is that of the platform's operations; it is called at /mcp, where the header names it"
+            );
+        }
+    }
+
     /// Serves exactly these groups from now on. Groups that stay keep their connections.
     pub fn replace(&self, specs: &[GroupSpec]) {
         let policy = &self.0.policy;
@@ -205,22 +237,21 @@ impl Groups {
             stays
         });
         for spec in specs {
-            match groups.get(&spec.name) {
-                Some(group) => group.set(spec, policy),
-                None => {
-                    groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
-                }
-            }
+            self.put(&mut groups, spec);
         }
     }
 
     /// Serves this group, or serves it differently.
     pub fn set(&self, spec: &GroupSpec) {
+        self.put(&mut self.write(), spec);
+    }
+
+    fn put(&self, groups: &mut HashMap<GroupName, Arc<Group>>, spec: &GroupSpec) {
         let policy = &self.0.policy;
-        let mut groups = self.write();
         match groups.get(&spec.name) {
             Some(group) => group.set(spec, policy),
             None => {
+                self.tell_of_path(&spec.name);
                 groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
             }
         }

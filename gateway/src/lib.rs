@@ -18,6 +18,9 @@ pub mod groups;
 pub mod listed;
 mod listen;
 pub mod listener;
+#[cfg(test)]
+#[path = "../tests/group/logs.rs"]
+mod logs;
 mod media;
 pub mod metrics;
 pub mod names;

@@ -34,5 +34,12 @@ pub use operators::{Operators, of_operators};
 pub use page::reference_page;
 pub use rules::Rule;
 
+use crate::groups::GroupName;
+
 /// Where the MCP endpoint is: what tokens are for, those that the JSON API is asked with too.
 pub(crate) const MCP_PATH: &str = "/api/v1/mcp";
+
+/// Where a group is called beside the operations; `None` for the one whose path they have, which only the header reaches.
+pub fn path_beside(name: &GroupName) -> Option<String> {
+    Some(name.path()).filter(|path| path != MCP_PATH)
+}

@@ -45,7 +45,9 @@ fn shell(connect: &ConnectArgs) -> Result<String, Failure> {
     let running =
         StateDir::locate(connect.state_dir.as_deref())?.running(connect.group.as_deref())?;
     let url = running.url.ok_or_else(|| {
-        Failure::transport("the running `ramen up` does not listen over HTTP".to_owned())
+        Failure::transport(
+            "the running `ramen up` has no address over HTTP for this group".to_owned(),
+        )
     })?;
     Ok(exports(&url, &running.key_file.to_string_lossy()))
 }

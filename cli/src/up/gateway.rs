@@ -13,7 +13,7 @@ use std::time::Duration;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::oidc::SettingsFile;
-use ramen_gateway::operations::{Grant, Keyring, Operations, Operators, platform};
+use ramen_gateway::operations::{Grant, Keyring, Operations, Operators, path_beside, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
 use ramen_gateway::upstreams::{Policy, UpstreamSpec};
@@ -131,9 +131,9 @@ impl Front {
         })
     }
 
-    /// The address of a group.
-    pub(super) fn url(&self, namespace: &str, name: &str) -> String {
-        format!("{}/{namespace}/{name}/mcp", self.url)
+    /// The address of a group, when it has one of its own.
+    pub(super) fn url(&self, key: &Key) -> Option<String> {
+        path_beside(&name_of(key)).map(|path| format!("{}{path}", self.url))
     }
 
     /// Takes what a status says about the worker of a group.

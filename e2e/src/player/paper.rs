@@ -44,6 +44,8 @@ pub enum Outcome {
     Exit(i32),
     /// It runs out of memory.
     OutOfMemory,
+    /// Its node ends it, and says this.
+    Evicted(&'static str),
     /// It goes on and on.
     Hang,
     /// It waits for one of these permits, and takes it.
@@ -109,6 +111,7 @@ pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Resu
         }
         Outcome::Exit(code) => tell(told::State::Ended { code }).await,
         Outcome::OutOfMemory => tell(told::State::OutOfMemory).await,
+        Outcome::Evicted(why) => tell(told::State::Evicted(why)).await,
         Outcome::Hang | Outcome::After(..) => Ok(()),
     }
 }

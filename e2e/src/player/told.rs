@@ -19,6 +19,8 @@ pub(super) enum State {
     Ended { code: i32 },
     /// It was killed for its memory, for good.
     OutOfMemory,
+    /// The kubelet ended it for what it used, and says this.
+    Evicted(&'static str),
 }
 
 /// It has run to its end.
@@ -66,6 +68,7 @@ fn status(pod: &Pod, address: std::net::Ipv4Addr, state: State) -> Value {
     let now = k8s_openapi::jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
+    let killed = |reason: &str| json!({ "terminated": { "exitCode": 137, "reason": reason, "startedAt": now, "finishedAt": now } });
     let (phase, ready, restarts, container) = match state {
         State::Running { ready, restarts } => (
             "Running",
@@ -82,14 +85,12 @@ fn status(pod: &Pod, address: std::net::Ipv4Addr, state: State) -> Value {
                 "startedAt": now, "finishedAt": now,
             }}),
         ),
-        State::OutOfMemory => (
-            "Failed",
-            false,
-            0,
-            json!({ "terminated": {
-                "exitCode": 137, "reason": "OOMKilled", "startedAt": now, "finishedAt": now,
-            }}),
-        ),
+        State::OutOfMemory => ("Failed", false, 0, killed("OOMKilled")),
+        State::Evicted(_) => ("Failed", false, 0, killed("Error")),
+    };
+    let evicted = match state {
+        State::Evicted(why) => Some(why),
+        _ => None,
     };
     let spec = pod.spec.as_ref();
     let first = spec.and_then(|spec| spec.containers.first());
@@ -99,6 +100,8 @@ fn status(pod: &Pod, address: std::net::Ipv4Addr, state: State) -> Value {
         "metadata": { "uid": pod.uid() },
         "status": {
             "phase": phase,
+            "reason": evicted.map(|_| "Evicted"),
+            "message": evicted,
             "hostIP": "10.0.0.1",
             "podIP": address.to_string(),
             "podIPs": [{ "ip": address.to_string() }],

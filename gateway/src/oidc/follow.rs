@@ -92,23 +92,8 @@ fn print(path: &Path) -> KeyPrint {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::Mutex;
-
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::logs::Log;
 
     /// Replaced as editors and kubelets do it.
     fn put(path: &Path, text: &str) {
@@ -123,10 +108,7 @@ mod tests {
 
     #[test]
     fn a_good_file_counts_at_the_next_look_and_a_bad_one_changes_nothing_and_is_told_once() {
-        let log = Log::default();
-        let writer = log.clone();
-        let lines = tracing_subscriber::fmt().with_writer(move || writer.clone());
-        let _guard = tracing::subscriber::set_default(lines.finish());
+        let (log, _guard) = Log::begin();
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("oidc.yaml");
         put(&path, &text("one"));
@@ -155,8 +137,8 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(!file.look(&oidc) && !file.look(&oidc));
         assert_eq!(trusted(), ["https://two.example"]);
-        let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(said.matches("the issuers stay as they are").count(), 4);
+        assert_eq!(log.count("the issuers stay as they are"), 4);
+        let said = log.text();
         assert!(said.contains("issuers: must name one"), "{said}");
         // The same as before is no change.
         put(&path, &text("two"));

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use self::asked::{Asked, Parts};
 use self::input::{deploy, group_of, group_only, limit_of, optional_group};
 use self::tools::tools;
+use super::MCP_PATH;
 use super::check::{DefaultPolicy, Gate};
 use super::config::{Config, ConfigError, DEFAULT_MAX_RESULT, Operations, new, plain_context};
 use super::descriptor::{Access, Descriptor, Flags};
@@ -93,6 +94,7 @@ pub fn mount(
         max_result: 0,
         ranges,
     };
+    groups.reserve(MCP_PATH);
     new(config, descriptors(platform, groups, recent, keyring))
 }
 

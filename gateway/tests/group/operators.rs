@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::issuer::{Issuer, PUBLIC};
-use crate::support::Got;
+use crate::logs::Log;
+use crate::support::{self, Got, spec};
 
 /// Staff does everything in `team-a` and looks at `team-c`, guests look at the groups of `team-b`.
 const RULES: &str = "rules:
@@ -235,6 +236,30 @@ async fn the_bearer_of_a_token_does_what_the_rules_allow_and_its_subject_is_on_r
             "{name}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_group_that_has_the_path_of_the_operations_is_called_by_its_header_and_that_is_told() {
+    let (log, _guard) = Log::begin();
+    let bench = Bench::open().await;
+    let mut group = spec("v1", support::KEY, &[]);
+    bench.gateway.groups.set(&group);
+    assert_eq!(log.count("the path of this group"), 0, "it is default/v1");
+    group.name.namespace = "api".into();
+    bench.gateway.groups.set(&group);
+    bench.gateway.groups.set(&group);
+    assert_eq!(log.count("the path of this group"), 1, "{}", log.text());
+    // Who has no key is not told that the method is wrong.
+    let get = |path: &str, group: &str| {
+        let request = Request::get(path)
+            .header("host", "localhost")
+            .header("authorization", format!("Bearer {}", support::KEY))
+            .header("ramen-group", group);
+        bench.send(request.body(Full::default()).unwrap())
+    };
+    assert_eq!(get("/mcp", "api/v1").await.status.as_u16(), 405);
+    assert_eq!(get("/mcp", "api/v2").await.status.as_u16(), 401);
+    assert_eq!(get("/api/v1/mcp", "api/v1").await.status.as_u16(), 401);
 }
 
 #[tokio::test]

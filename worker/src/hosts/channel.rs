@@ -8,21 +8,24 @@
 
 mod ladder;
 mod reading;
+mod table;
+mod writing;
 
 use std::any::Any;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ramen_frame::{FrameError, Load, Log, Progress, Stats, Status, ToHost};
-use tokio::sync::{Notify, mpsc, oneshot};
+use ramen_frame::{Log, Progress, Stats, Status};
+use tokio::sync::{Notify, mpsc};
 
 use super::fate::{CallError, Death};
 use super::socket::Socket;
 use reading::Incoming;
+use table::Table;
+pub(super) use table::{Answer, Pending};
+use writing::Out;
 
-/// Most bytes that wait for a host that does not read.
-const MAX_BACKLOG: usize = 64 * 1024 * 1024;
 /// A buffer that grew over this is given back when it is empty.
 const KEEP_BUFFER: usize = 256 * 1024;
 
@@ -91,120 +94,6 @@ pub(super) enum Control {
     Stats(Stats),
 }
 
-pub(super) struct Pending {
-    reply: oneshot::Sender<Result<Reply, CallError>>,
-    options: CallOptions,
-    package: u32,
-    call: u64,
-    /// When it was sent to a host.
-    sent: Option<Instant>,
-    /// Whether it counts as slow where hosts are chosen.
-    pub(super) slow: bool,
-    left: Option<Left>,
-}
-
-/// A caller that went away.
-struct Left {
-    at: Instant,
-    interrupted: bool,
-}
-
-impl Pending {
-    pub(super) fn new(package: u32, options: CallOptions) -> (Self, Answer) {
-        let (reply, answer) = oneshot::channel();
-        (
-            Self {
-                reply,
-                options,
-                package,
-                call: 0,
-                sent: None,
-                slow: false,
-                left: None,
-            },
-            answer,
-        )
-    }
-
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.reply.is_closed()
-    }
-
-    pub(super) fn fail(self, error: CallError) {
-        // Nobody waits any more: nothing to tell.
-        let _ = self.reply.send(Err(error));
-    }
-}
-
-pub(super) type Answer = oneshot::Receiver<Result<Reply, CallError>>;
-
-#[derive(Default)]
-struct Table {
-    entries: Vec<Option<Pending>>,
-    free: Vec<u32>,
-    serial: u32,
-    running: usize,
-    closed: Option<Death>,
-    condemned: bool,
-    /// The package whose call ended last.
-    last: Option<u32>,
-    /// The first call that the host closed its end before: that one and all later ones never reached it.
-    unsent: Option<u64>,
-}
-
-impl Table {
-    fn insert(&mut self, mut pending: Pending) -> u64 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
-        });
-        self.serial = self.serial.wrapping_add(1);
-        self.running += 1;
-        let call = (u64::from(self.serial) << 32) | u64::from(index);
-        pending.call = call;
-        pending.sent = Some(Instant::now());
-        if let Some(entry) = self.entries.get_mut(index as usize) {
-            *entry = Some(pending);
-        }
-        call
-    }
-
-    /// The low half of an id is its place, the high half keeps a late answer from meeting the next
-    /// call in that place.
-    fn remove(&mut self, call: u64) -> Option<Pending> {
-        let index = u32::try_from(call & 0xffff_ffff).ok()?;
-        let entry = self.entries.get_mut(index as usize)?;
-        let pending = entry.take_if(|pending| pending.call == call)?;
-        self.free.push(index);
-        self.running -= 1;
-        self.last = Some(pending.package);
-        Some(pending)
-    }
-
-    /// Whether the host can have begun with this call. Ids are compared by their serial numbers, which may have come round.
-    fn reached(&self, call: u64) -> bool {
-        let serial = |call: u64| (call >> 32) as u32;
-        self.unsent
-            .is_none_or(|first| serial(call).wrapping_sub(serial(first)) > u32::MAX / 2)
-    }
-
-    fn get(&self, call: u64) -> Option<&Pending> {
-        let index = usize::try_from(call & 0xffff_ffff).ok()?;
-        self.entries
-            .get(index)?
-            .as_ref()
-            .filter(|pending| pending.call == call)
-    }
-}
-
-#[derive(Default)]
-struct Out {
-    buffer: Vec<u8>,
-    sent: usize,
-    /// The first call in the buffer.
-    first: Option<u64>,
-}
-
 pub(super) struct Channel {
     socket: Socket,
     incoming: Mutex<Incoming>,
@@ -269,147 +158,6 @@ impl Channel {
         lock(&self.table).condemned
     }
 
-    /// Sends one call. A host that is gone gives the call back: it may go to another.
-    #[expect(
-        clippy::result_large_err,
-        reason = "gives the call itself back; a box would have to be allocated for nothing"
-    )]
-    pub(super) fn submit(
-        &self,
-        pending: Pending,
-        arguments: &[u8],
-    ) -> Result<(), (Option<Pending>, CallError)> {
-        let mut out = lock(&self.out);
-        let was_empty = out.buffer.is_empty();
-        let running = self.add(&mut out, pending, arguments)?;
-        if running > 1 && was_empty {
-            // One of many: those that come right behind it go out with the same write.
-            self.unsent.notify_one();
-        } else {
-            self.flush(&mut out, was_empty);
-        }
-        Ok(())
-    }
-
-    /// Sends calls with one write; gives back those that another host may take.
-    pub(super) fn submit_all(&self, calls: Vec<(Pending, Bytes)>) -> Vec<(Pending, Bytes)> {
-        let mut back = Vec::new();
-        let mut out = lock(&self.out);
-        let was_empty = out.buffer.is_empty();
-        for (pending, arguments) in calls {
-            if let Err((Some(pending), _)) = self.add(&mut out, pending, &arguments) {
-                back.push((pending, arguments));
-            }
-        }
-        self.flush(&mut out, was_empty);
-        back
-    }
-
-    /// Enters a call into the table and the buffer; how many calls there are now. `Err` without the call: it was answered.
-    #[expect(
-        clippy::result_large_err,
-        reason = "gives the call itself back; a box would have to be allocated for nothing"
-    )]
-    fn add(
-        &self,
-        out: &mut Out,
-        pending: Pending,
-        arguments: &[u8],
-    ) -> Result<usize, (Option<Pending>, CallError)> {
-        let package = pending.package;
-        let waiting = out.buffer.len() - out.sent;
-        let (call, running) = {
-            let mut table = lock(&self.table);
-            if let Some(death) = &table.closed {
-                return Err((Some(pending), CallError::Gone(death.clone())));
-            }
-            if waiting > 0 && waiting + arguments.len() > MAX_BACKLOG {
-                drop(table);
-                pending.fail(CallError::Busy);
-                return Err((None, CallError::Busy));
-            }
-            (table.insert(pending), table.running)
-        };
-        if (ToHost::Call {
-            call,
-            package,
-            arguments,
-        })
-        .encode(&mut out.buffer)
-        .is_ok()
-        {
-            out.first.get_or_insert(call);
-            return Ok(running);
-        }
-        let error = CallError::TooLarge(arguments.len());
-        let pending = lock(&self.table).remove(call);
-        if let Some(pending) = pending {
-            pending.fail(error.clone());
-        }
-        Err((None, error))
-    }
-
-    pub(super) fn send(&self, frame: &ToHost<'_>) -> Result<(), FrameError> {
-        let mut out = lock(&self.out);
-        let was_empty = out.buffer.is_empty();
-        frame.encode(&mut out.buffer)?;
-        self.flush(&mut out, was_empty);
-        Ok(())
-    }
-
-    pub(super) fn load(&self, load: &Load) -> Result<(), FrameError> {
-        self.send(&ToHost::Load(load.clone()))
-    }
-
-    /// Writes what is there unless the writer task already waits for room.
-    fn flush(&self, out: &mut MutexGuard<'_, Out>, was_empty: bool) {
-        if was_empty && !out.buffer.is_empty() && !self.write_some(out) {
-            self.unsent.notify_one();
-        }
-    }
-
-    /// True when nothing is left to write.
-    fn write_some(&self, out: &mut Out) -> bool {
-        while let Some(rest) = out.buffer.get(out.sent..).filter(|rest| !rest.is_empty()) {
-            match self.socket.try_write(rest) {
-                Ok(written) => out.sent += written,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // The host closed its end. The death watcher fails the calls; here the bytes go.
-                Err(_) => {
-                    if let (0, Some(first)) = (out.sent, out.first) {
-                        lock(&self.table).unsent.get_or_insert(first);
-                    }
-                    break;
-                }
-            }
-        }
-        out.buffer.clear();
-        out.sent = 0;
-        out.first = None;
-        out.buffer.shrink_to(KEEP_BUFFER);
-        true
-    }
-
-    /// Writes what was gathered, and what did not fit, when there is room again.
-    pub(super) async fn write_unsent(&self) {
-        loop {
-            self.unsent.notified().await;
-            ramen_listener::behind_the_others().await;
-            if self.write_some(&mut lock(&self.out)) {
-                continue;
-            }
-            let written = self
-                .socket
-                .when_writable(|| self.write_some(&mut lock(&self.out)))
-                .await;
-            if let Err(error) = written {
-                tracing::error!(%error, "cannot wait for a host to read; its calls will not end");
-                return;
-            }
-        }
-    }
-
     fn event(&self, call: u64, event: HostEvent) {
         let sender = lock(&self.table)
             .get(call)
@@ -424,28 +172,16 @@ impl Channel {
     pub(super) fn close(&self, death: &Death, error: &CallError) {
         // The task that reads may have been ended before it could do this.
         lock(&self.incoming).control = None;
-        let (entries, running) = {
+        let (calls, running) = {
             let out = lock(&self.out);
             let mut table = lock(&self.table);
-            if out.sent == 0 {
-                table.unsent = table.unsent.or(out.first);
-            }
-            table.closed = Some(death.clone());
-            table.running = 0;
-            table.free.clear();
-            let entries = std::mem::take(&mut table.entries);
-            // A call that came when the host was dead already did not end it.
-            let begun = entries
-                .iter()
-                .flatten()
-                .filter(|one| table.reached(one.call));
-            let running: Vec<_> = begun.map(|one| (one.package, one.is_abandoned())).collect();
-            (entries, running)
+            table.unsent = table.unsent.or(out.unwritten());
+            table.close(death)
         };
         if let Some(observer) = self.observer() {
             observer.ended(self, death, &running);
         }
-        for pending in entries.into_iter().flatten() {
+        for pending in calls {
             pending.fail(error.clone());
         }
     }

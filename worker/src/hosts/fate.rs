@@ -12,7 +12,7 @@ pub enum Death {
     Exited(i32),
     /// Ended by this signal, not by us.
     Signalled(i32),
-    /// It closed or broke the channel and was ended for it.
+    /// It broke the channel, in this way, and was ended for it.
     Channel(String),
     /// We ended it.
     Ended(EndCause),
@@ -23,10 +23,21 @@ impl fmt::Display for Death {
         match self {
             Self::Exited(code) => write!(f, "exit code {code}"),
             Self::Signalled(signal) => write!(f, "signal {signal}"),
-            Self::Channel(why) => write!(f, "its channel was {why}"),
+            Self::Channel(why) => write!(f, "its channel: {why}"),
             Self::Ended(cause) => write!(f, "{cause}"),
         }
     }
+}
+
+/// How a host broke its channel. One that closes it, as each does when it ends, has not broken it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChannelError {
+    /// The system does not let us read it.
+    #[error("cannot be read: {0}")]
+    Read(std::io::Error),
+    /// What came is no frame of a host.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
 }
 
 /// Why we ended a host.

@@ -179,9 +179,9 @@ impl HostProcess {
     fn watch(&self, pidfd: OwnedFd, control: mpsc::UnboundedSender<Control>) {
         let shared = Arc::clone(&self.shared);
         let mut reading = tokio::spawn(async move {
-            let why = shared.channel.read(control).await;
+            let ended = shared.channel.read(control).await;
             shared.kill(None);
-            why
+            ended
         });
         let shared = Arc::clone(&self.shared);
         let writing = tokio::spawn(async move { shared.channel.write_unsent().await });
@@ -190,15 +190,15 @@ impl HostProcess {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             let status = shared.reap(pidfd).await;
-            let broken = timeout(LAST_FRAMES, &mut reading).await;
+            let read = timeout(LAST_FRAMES, &mut reading).await;
             reading.abort();
             writing.abort();
             climbing.abort();
             let cause = *lock(&shared.ended_for);
             let killed = status == Death::Signalled(Signal::KILL.as_raw());
-            let death = match (cause, broken) {
+            let death = match (cause, read) {
                 (Some(cause), _) => Death::Ended(cause),
-                (None, Ok(Ok(why))) if killed && why != "closed by the host" => Death::Channel(why),
+                (None, Ok(Ok(Err(broken)))) if killed => Death::Channel(broken.to_string()),
                 _ => status,
             };
             let error = match cause {

@@ -66,16 +66,15 @@ impl Documents {
             match (version.as_str(), kind.as_str()) {
                 ("ramen.dev/v1alpha1", "McpGroup") => {
                     check_namespace(&document).map_err(|error| failed(&error))?;
-                    let spec = document["spec"].clone();
-                    let group: McpGroup = yaml::typed(&document).map_err(|error| failed(&error))?;
-                    let known =
-                        serde_json::to_value(&group.spec).map_err(|error| failed(&error))?;
-                    let mut fields = Vec::new();
-                    unknown("spec", &spec, &known, &mut fields).map_err(|error| failed(&error))?;
-                    let told = fields
-                        .iter()
-                        .map(|field| failed(&format!("{field} is not known and ignored")));
-                    read.remarks.extend(told);
+                    let unknown = ramen_crds::unknown_fields(&document["spec"])
+                        .map_err(|error| failed(&error))?;
+                    let group: McpGroup = yaml::typed(&document).map_err(|error| {
+                        // What is missing is often there under a wrong name.
+                        let also = unknown.iter().map(|field| format!("; {field}"));
+                        failed(&format!("{error}{}", also.collect::<String>()))
+                    })?;
+                    let ignored = unknown.iter().map(|one| failed(&format!("ignored: {one}")));
+                    read.remarks.extend(ignored);
                     read.groups.push(group);
                 }
                 ("v1", "Secret") => {
@@ -91,43 +90,6 @@ impl Documents {
             }
         }
         Ok(read)
-    }
-}
-
-/// Fields that were written and not understood: those that are lost when what was understood is written again. A list
-/// where a map belongs is a fault: it was read as the fields in their order, which no API server does.
-fn unknown(path: &str, given: &Value, known: &Value, into: &mut Vec<String>) -> Result<(), String> {
-    match (given, known) {
-        (Value::Object(given), Value::Object(known)) => {
-            for (name, value) in given {
-                let path = format!("{path}.{name}");
-                match known.get(name) {
-                    Some(known) => unknown(&path, value, known, into)?,
-                    // A default is not written again.
-                    None if is_default(value) => {}
-                    None => into.push(path),
-                }
-            }
-        }
-        (Value::Array(given), Value::Array(known)) => {
-            for (n, (given, known)) in given.iter().zip(known).enumerate() {
-                unknown(&format!("{path}[{n}]"), given, known, into)?;
-            }
-        }
-        (Value::Array(_), Value::Object(_)) => {
-            return Err(format!("`{path}` must be a map, not a list"));
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn is_default(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        _ => false,
     }
 }
 
@@ -218,9 +180,9 @@ mod tests {
         let read = Documents::parse(text).unwrap();
         let remarks = read.remarks.join("\n");
         for field in [
-            "spec.source.intervall",
-            "spec.zones[0].replica ",
-            "spec.extra",
+            "`spec.source.intervall`",
+            "`spec.zones[0].replica`",
+            "`spec.extra`",
         ] {
             assert!(remarks.contains(field), "{remarks}");
         }
@@ -258,6 +220,16 @@ mod tests {
             let error = Documents::parse(&text).err().unwrap();
             assert_eq!(error, format!("document 1 (McpGroup a): {says}"));
         }
+    }
+
+    #[test]
+    fn a_misspelt_field_is_told_also_when_another_one_is_missing() {
+        let text = "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {name: a}\nspec: {source: {ulr: x}, \
+            network: {allowedCIDRs: []}}\n";
+        let error = Documents::parse(text).err().unwrap();
+        let told =
+            "`spec.source.url` is missing; `spec.source.ulr` is not known; what can stand there: ";
+        assert!(error.contains(told) && error.ends_with("`url`"), "{error}");
     }
 
     #[test]

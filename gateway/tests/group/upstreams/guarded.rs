@@ -1,12 +1,10 @@
 //! Where upstreams may be, and what they learn and tell.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::logs::Log;
 
 #[tokio::test]
 async fn an_address_that_is_not_public_is_never_connected_to() {
@@ -188,30 +186,9 @@ async fn questions_of_a_modern_upstream_fail_the_call_and_say_why() {
     );
 }
 
-/// Log lines.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn what_a_server_quotes_of_its_headers_is_in_no_error_status_or_log() {
-    let log = Log::default();
-    let writer = log.clone();
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(lines);
+    let (log, _logging) = Log::begin();
     let worker = Worker::start().await;
     let quotes = |seen: &Seen| {
         let quoted = seen.header("authorization").unwrap_or_default().to_owned();
@@ -252,7 +229,7 @@ async fn what_a_server_quotes_of_its_headers_is_in_no_error_status_or_log() {
     let group = gateway.groups.get("default", "demo").unwrap();
     let status = group.upstreams.status();
     shown.extend([format!("{status:?}"), format!("{group:?}")]);
-    shown += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    shown += &log.text();
     assert!(shown.contains("not connected yet"), "the log is there");
     assert!(!shown.contains("s3cr3t"), "{shown}");
     assert!(

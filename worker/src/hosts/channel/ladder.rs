@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use ramen_frame::ToHost;
 
-use super::{Channel, Left, lock};
+use super::table::Left;
+use super::{Channel, lock};
 
 /// From a caller's leaving to the interrupt, when the deadline has not passed yet.
 const INTERRUPT_AFTER: Duration = Duration::from_millis(50);

@@ -9,6 +9,7 @@ use ramen_frame::{Decoder, FrameError, FromHost};
 use tokio::sync::mpsc;
 
 use super::{Channel, Control, Ended, HostEvent, KEEP_BUFFER, Reply, lock};
+use crate::hosts::fate::ChannelError;
 
 /// Room for one read.
 const READ: usize = 16 * 1024;
@@ -37,31 +38,32 @@ impl Incoming {
 }
 
 impl Channel {
-    /// Reads frames until the channel ends; says why it ended.
-    pub(in crate::hosts) async fn read(&self, control: mpsc::UnboundedSender<Control>) -> String {
+    /// Reads frames until the host closes its end of the channel or breaks it.
+    pub(in crate::hosts) async fn read(
+        &self,
+        control: mpsc::UnboundedSender<Control>,
+    ) -> Result<(), ChannelError> {
         lock(&self.incoming).control = Some(control);
-        let why = loop {
-            let mut ready = match self.socket.readable().await {
-                Ok(ready) => ready,
-                Err(error) => break format!("cannot be read: {error}"),
-            };
-            let mut incoming = lock(&self.incoming);
-            if let Some(error) = incoming.broken.take() {
-                break error.to_string();
-            }
-            match self.socket.read(&mut ready, incoming.room()) {
-                Ok(None) => continue,
-                Ok(Some(0)) => break "closed by the host".into(),
-                Ok(Some(_)) => {}
-                Err(error) => break format!("cannot be read: {error}"),
-            }
-            if let Err(error) = self.take_frames(&mut incoming) {
-                break error.to_string();
-            }
-        };
+        let ended = self.read_to_end().await;
         // Who waits for control frames learns that none will come.
         lock(&self.incoming).control = None;
-        why
+        ended
+    }
+
+    async fn read_to_end(&self) -> Result<(), ChannelError> {
+        loop {
+            let mut ready = self.socket.readable().await.map_err(ChannelError::Read)?;
+            let mut incoming = lock(&self.incoming);
+            if let Some(error) = incoming.broken.take() {
+                return Err(error.into());
+            }
+            let read = self.socket.read(&mut ready, incoming.room());
+            match read.map_err(ChannelError::Read)? {
+                Some(0) => return Ok(()),
+                Some(_) => self.take_frames(&mut incoming)?,
+                None => {}
+            }
+        }
     }
 
     /// Looks for answers until `until`, without giving the thread away; true when one came. What a
@@ -151,5 +153,32 @@ impl Channel {
             observer.freed(self, ended);
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::hosts::socket::Socket;
+
+    /// How the channel of a host ends that sends `last` and closes its end.
+    async fn end_after(last: &[u8]) -> Result<(), ChannelError> {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let channel = Channel::new(Socket::new(ours.into()).unwrap());
+        theirs.write_all(last).unwrap();
+        drop(theirs);
+        let (control, _waiting) = mpsc::unbounded_channel();
+        channel.read(control).await
+    }
+
+    #[tokio::test]
+    async fn a_host_that_closes_its_end_has_not_broken_the_channel() {
+        assert!(end_after(b"").await.is_ok());
+        let broken = end_after(&[0; 5]).await.unwrap_err();
+        assert!(matches!(broken, ChannelError::Frame(FrameError::Empty)));
     }
 }

@@ -154,19 +154,18 @@ async fn ops05_a_refusal_of_pod_security_is_told_and_what_serves_goes_on() {
     .await;
 }
 
-#[tokio::test]
-#[ignore = "needs a cluster: make e2e"]
-async fn ops10_a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
-    // By the text of the revision: the first try of each dies, but for the first revision.
+/// The first deploy job of each revision, but for that of the first revision, ends so at both of its tries: it is told in
+/// these words while what serves goes on, and another job serves the revision.
+async fn is_told_and_tried_again(end: Outcome, wanted: &[&str]) {
     let tries = std::sync::Mutex::new(std::collections::HashMap::<String, u32>::new());
     let paper = Paper::new(move |deploy| {
-        let mut tries = tries.lock().unwrap();
+        let mut tries = tries.lock().expect("nobody panics while holding it");
         let first = tries.is_empty();
         let count = tries.entry(deploy.tree.clone()).or_default();
         *count += 1;
         match (first, *count) {
             // A job has two tries of its own.
-            (false, 1 | 2) => Outcome::OutOfMemory,
+            (false, 1 | 2) => end.clone(),
             _ => Outcome::Report(report(deploy, &["say"])),
         }
     });
@@ -175,13 +174,30 @@ async fn ops10_a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
         let second = rig.push("two")?;
         group.look(&now()).await?;
         let died = group
-            .until(|group| words(group, "Deployed").contains("memory"))
+            .until(|group| {
+                let told = words(group, "Deployed");
+                wanted.iter().all(|words| told.contains(words))
+            })
             .await?;
         assert!(serving(&died).ends_with(&first), "{died:?}");
         group.serves(&second).await?;
         Ok(())
     })
     .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn ops10_a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
+    is_told_and_tried_again(Outcome::OutOfMemory, &["memory"]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn req11_a_deploy_job_that_is_evicted_for_its_disk_is_told_so_and_tried_again() {
+    // In the words of a kubelet.
+    let why = "Pod ephemeral local storage usage exceeds the total limit of containers 256Mi.";
+    is_told_and_tried_again(Outcome::Evicted(why), &["Evicted", why]).await;
 }
 
 #[tokio::test]
