@@ -32,7 +32,7 @@ pub use fixed::Fixed;
 pub use keyring::{Grant, Keyring, Known};
 pub use operators::{Operators, of_operators};
 pub use page::reference_page;
-pub use rules::Rule;
+pub use rules::{Level, Rule};
 
 /// Where the MCP endpoint is: what tokens are for, those that the JSON API is asked with too.
 pub(crate) const MCP_PATH: &str = "/api/v1/mcp";

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::oidc::SettingsFile;
-use ramen_gateway::operations::{Grant, Keyring, Operations, Operators, platform};
+use ramen_gateway::operations::{Grant, Keyring, Level, Operations, Operators, Rule, platform};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
 use ramen_gateway::upstreams::{Policy, UpstreamSpec};
@@ -192,7 +192,7 @@ fn keyring(
     let own = vec![Grant {
         name: String::new(),
         keys: KeySet::from_lines(&keys::operator(state)?),
-        access: vec!["*:*".to_owned()],
+        rule: Some(Rule::everywhere(Level::Write)),
     }];
     if let Some(dir) = operators {
         return Ok(Operators::read(dir.to_owned(), own, oidc, None).follow());
