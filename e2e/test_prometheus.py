@@ -33,7 +33,7 @@ def watched(demo, tmp_path_factory):
     labels = {"namespace": "default", "pod": "demo-0"}
     server = prometheus.Prometheus(folder, [("workers", demo.metrics, {**labels, "group": "demo"}),
                                             ("gateways", gateway.metrics, labels)])
-    server.operators, server.issuers = folder / "operators", issuers
+    server.operators, server.issuers, server.gateway = folder / "operators", issuers, gateway
     yield server
     server.stop()
     gateway.stop()
@@ -47,14 +47,17 @@ def test_both_are_read_and_every_rule_is_evaluated_on_series_that_are_there(watc
 
 
 def test_alerts_fire_while_something_is_wrong(watched):
-    firing = lambda name, **labels: any(  # noqa: E731
-        {"alertname": name, **labels}.items() <= alert.items() for alert in watched.firing())
+    def firing(name, **labels):
+        return any({"alertname": name, **labels}.items() <= alert.items() for alert in watched.firing())
+
     programs.until(lambda: firing("RamenGatewayUpstreamsDown", group="default/demo", severity="warning"),
                    "an upstream that is down is an alert")
-    assert not firing("RamenGatewayFileUnusable")
+    assert not firing("RamenGatewayFileUnusable") and not firing("RamenGatewayAway")
     for file, path, bad, good in (("operators", watched.operators / "rules.yaml", "rules: [{level: read}]", "rules: []"),
                                   ("oidc", watched.issuers, "issuers: [", ISSUERS)):
         path.write_text(bad)
         programs.until(lambda: firing("RamenGatewayFileUnusable", file=file), f"{file} with a fault is an alert")
         path.write_text(good)
         programs.until(lambda: not firing("RamenGatewayFileUnusable"), f"{file} that was mended is none")
+    watched.gateway.stop()
+    programs.until(lambda: firing("RamenGatewayAway", severity="critical"), "a gateway that is away is an alert")
