@@ -1,6 +1,7 @@
 """A real Prometheus that reads our programs and evaluates the alert rules of the chart.
 
-As a program it holds all rules to what runs: `prometheus.py JOB=HOST:PORT… [--absent SERIES…]`; exit code 77: there is none.
+As a program it holds all rules to what runs: `prometheus.py JOB=HOST:PORT… [--absent SERIES…]`; or it prints what the expression
+of one alert finds there, `… --alert NAME`: the labels of each series. Exit code 77: there is no Prometheus.
 """
 
 import argparse
@@ -94,9 +95,23 @@ class Prometheus:
         """Series that an expression asks for and nobody has."""
         return set(SERIES.findall(expression)) - set(self.ask("label/__name__/values"))
 
+    def vector(self, expression):
+        """The labels of each series that an expression finds now."""
+        return [series["metric"] for series in self.ask("query", query=expression)["result"]]
+
+    def all_up(self):
+        programs.until(lambda: not self.down(), lambda: f"all targets are up: {self.down()}", self.alive)
+
+    def finds(self, alert):
+        """The same of an alert's expression, once all that it asks for was read."""
+        self.all_up()
+        (expression,) = [rule["query"] for rule in self.rules() if rule["name"] == alert]
+        programs.until(lambda: all(map(self.vector, SERIES.findall(expression))), f"what {alert} asks for was read", self.alive)
+        return self.vector(expression)
+
     def faults(self, groups, absent=()):
         """What is wrong with the rules of these groups, once all targets were read and all rules evaluated."""
-        programs.until(lambda: not self.down(), lambda: f"all targets are up: {self.down()}", self.alive)
+        self.all_up()
         programs.until(lambda: all(rule["health"] != "unknown" for rule in self.rules()), "all rules are evaluated")
         faults = [f"{rule['name']}: {rule['lastError']}" for rule in self.rules() if rule["health"] != "ok"]
         for group in self.ask("rules")["groups"]:
@@ -117,6 +132,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("targets", nargs="+", metavar="JOB=HOST:PORT")
     arguments.add_argument("--absent", action="append", default=[], metavar="SERIES")
+    arguments.add_argument("--alert", metavar="NAME")
     arguments = arguments.parse_args()
     if not program():
         sys.exit(77)
@@ -124,6 +140,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ramen-prometheus-") as folder:
         server = Prometheus(Path(folder), targets)
         try:
+            if arguments.alert:
+                print(json.dumps(server.finds(arguments.alert)))
+                return
             groups = [group["name"] for group in yaml.safe_load(RULES.read_text())["groups"]]
             faults = server.faults(groups, arguments.absent)
         finally:

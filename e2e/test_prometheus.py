@@ -10,6 +10,8 @@ from test_gateway_metrics import send
 
 # Where nobody listens.
 UPSTREAM = {"name": "away", "url": "http://127.0.0.1:1/mcp"}
+# Nobody signs in there.
+ISSUERS = json.dumps({"publicUrl": "https://mcp.example.com", "issuers": [{"issuer": "https://login.example.com"}]})
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +22,10 @@ def watched(demo, tmp_path_factory):
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "operators").mkdir()
     (folder / "operators" / "rita.read").write_text("rmk_rita\n")
+    issuers = folder / "oidc.yaml"
+    issuers.write_text(ISSUERS)
     gateway = programs.Gateway(folder, {"demo": demo}, upstreams=[UPSTREAM], RAMEN_METRICS_LISTEN="127.0.0.1:0",
-                               RAMEN_OPERATORS_DIR=str(folder / "operators"),
+                               RAMEN_OPERATORS_DIR=str(folder / "operators"), RAMEN_OIDC_CONFIG=str(issuers),
                                RAMEN_UPSTREAM_ALLOWED_CIDRS="127.0.0.0/8")
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": {"name": "demo_calculator_tool", "arguments": {"var1": 6, "var2": 7, "func": "multiply"}}}
@@ -29,7 +33,7 @@ def watched(demo, tmp_path_factory):
     labels = {"namespace": "default", "pod": "demo-0"}
     server = prometheus.Prometheus(folder, [("workers", demo.metrics, {**labels, "group": "demo"}),
                                             ("gateways", gateway.metrics, labels)])
-    server.operators = folder / "operators"
+    server.operators, server.issuers, server.gateway = folder / "operators", issuers, gateway
     yield server
     server.stop()
     gateway.stop()
@@ -43,13 +47,18 @@ def test_both_are_read_and_every_rule_is_evaluated_on_series_that_are_there(watc
 
 
 def test_alerts_fire_while_something_is_wrong(watched):
-    firing = lambda name, **labels: any(  # noqa: E731
-        {"alertname": name, **labels}.items() <= alert.items() for alert in watched.firing())
+    def firing(name, **labels):
+        return any({"alertname": name, **labels}.items() <= alert.items() for alert in watched.firing())
+
     programs.until(lambda: firing("RamenGatewayUpstreamsDown", group="default/demo", severity="warning"),
                    "an upstream that is down is an alert")
+    programs.until(lambda: not firing("RamenGatewayAway"), "a gateway that is read is not away")
     assert not firing("RamenGatewayFileUnusable")
-    rules = watched.operators / "rules.yaml"
-    rules.write_text("rules: [{level: read}]")
-    programs.until(lambda: firing("RamenGatewayFileUnusable", file="operators"), "a file with a fault is an alert")
-    rules.write_text("rules: []")
-    programs.until(lambda: not firing("RamenGatewayFileUnusable"), "a file that was mended is none")
+    for file, path, bad, good in (("operators", watched.operators / "rules.yaml", "rules: [{level: read}]", "rules: []"),
+                                  ("oidc", watched.issuers, "issuers: [", ISSUERS)):
+        path.write_text(bad)
+        programs.until(lambda: firing("RamenGatewayFileUnusable", file=file), f"{file} with a fault is an alert")
+        path.write_text(good)
+        programs.until(lambda: not firing("RamenGatewayFileUnusable"), f"{file} that was mended is none")
+    watched.gateway.stop()
+    programs.until(lambda: firing("RamenGatewayAway", severity="critical"), "a gateway that is away is an alert")

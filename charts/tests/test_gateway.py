@@ -202,6 +202,17 @@ def test_rules_of_operators_are_a_file_beside_their_keys():
     assert of(rendered("gateway"), "ConfigMap", "ramen-gateway-operators") == []
 
 
+def test_rules_of_keys_need_nobody_who_signs_in():
+    operations = {"secretName": "operators", "rules": [OF_KEYS], "cidrs": ["10.0.0.0/8"]}
+    documents = render({"gateway": {"enabled": True, "operations": operations}})
+    (config,) = of(documents, "ConfigMap", "ramen-gateway-operators")
+    assert yaml.safe_load(config["data"]["rules.yaml"]) == {"rules": [OF_KEYS]}
+    sources = [{"secret": {"name": "operators"}}, {"configMap": {"name": "ramen-gateway-operators"}}]
+    (volume,) = deployment(documents)["spec"]["template"]["spec"]["volumes"]
+    assert volume["projected"]["sources"] == sources
+    assert "RAMEN_OIDC_CONFIG" not in env(documents)
+
+
 def test_a_pod_that_ends_has_time_for_what_it_began():
     spec = deployment(rendered("gateway"))["spec"]["template"]["spec"]
     wait = spec["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -283,6 +294,7 @@ def test_its_policy_lets_callers_in_and_keeps_it_from_metadata_services(case):
 
 
 RULE = {"groups": ["platform"], "level": "write"}
+OF_KEYS = {"keys": ["ci"], "level": "write", "namespaces": ["team-a"]}
 
 
 @pytest.mark.parametrize(
@@ -296,6 +308,9 @@ RULE = {"groups": ["platform"], "level": "write"}
         ({"oidc": {"publicURL": "https://mcp.example.com"}}, "publicURL"),
         ({"operations": {"secretName": "operators"}}, "gateway.operations.cidrs"),
         ({"operations": {"rules": [RULE], "cidrs": ["10.0.0.0/8"]}}, "gateway.oidc"),
+        ({"operations": {"rules": [OF_KEYS], "cidrs": ["10.0.0.0/8"]}}, "gateway.operations.secretName"),
+        ({"operations": {"rules": [OF_KEYS, RULE], "secretName": "x", "cidrs": ["10.0.0.0/8"]}}, "gateway.oidc"),
+        ({"operations": {"rules": [{**RULE, **OF_KEYS}]}}, "groups"),
         ({"operations": {"rules": [{"level": "read"}]}}, "rules"),
         ({"operations": {"rules": [{**RULE, "level": "admin"}]}}, "level"),
         ({"allowedOrigins": ["app.example.com"]}, "allowedOrigins"),

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import yaml
-from conftest import CHART, PROMTOOL, ROOT, of, rendered
+from conftest import CHART, PROMTOOL, ROOT, VALUES, of, render, rendered
 
 RULES = CHART / "files" / "rules.yaml"
 DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text())
@@ -96,7 +96,7 @@ def test_the_dashboard_is_one_that_grafana_can_lay_out():
 
 def test_the_chart_carries_both_unchanged():
     documents = rendered("full")
-    (rule,) = of(documents, "PrometheusRule")
+    (rule,) = of(render({**VALUES["full"], "gateway": {"enabled": True}}), "PrometheusRule")
     assert rule["spec"] == yaml.safe_load(RULES.read_text())
     (config,) = of(documents, "ConfigMap")
     assert json.loads(config["data"]["ramen.json"]) == DASHBOARD
@@ -108,6 +108,13 @@ def test_the_chart_carries_both_unchanged():
     (pods,) = of(documents, "PodMonitor")
     assert pods["spec"]["namespaceSelector"] == {"any": True}
     assert pods["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_where_no_gateway_is_none_is_missed():
+    (rule,) = of(rendered("full"), "PrometheusRule")
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    assert rule["spec"] == {"groups": [group for group in groups if group["name"] != "ramen-gateway"]}
+    assert len(rule["spec"]["groups"]) == len(groups) - 1
 
 
 def test_none_of_it_is_there_unless_asked_for():

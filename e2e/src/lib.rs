@@ -41,7 +41,7 @@ pub use load::{Load, Outcome};
 pub use namespace::{Namespace, with_temp_ns};
 pub use operator::{Account, Operator, crd, port};
 pub use probe::Probe;
-pub use prometheus::rules_hold;
+pub use prometheus::{alert_finds, rules_hold};
 pub use proxy::{Fault, Proxy, Request};
 pub use reach::{Cluster, Tier};
 pub use release::{Release, chart, crds, install_crds, merge};

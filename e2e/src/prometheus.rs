@@ -3,6 +3,7 @@
 use std::env;
 
 use anyhow::{Context as _, bail};
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::release::top;
@@ -16,21 +17,41 @@ const NONE: i32 = 77;
 /// # Errors
 /// With what does not hold.
 pub async fn rules_hold(targets: &[(&str, String)], absent: &[&str]) -> anyhow::Result<()> {
+    let absent = absent.iter().map(|series| format!("--absent={series}"));
+    let held = run(targets, absent).await;
+    held.context("the alert rules do not hold").map(drop)
+}
+
+/// What the expression of one of the chart's alerts finds at these targets now: a list with the labels of each series. Without
+/// a Prometheus it says so, and gives `None`.
+///
+/// # Errors
+/// When it cannot be evaluated.
+pub async fn alert_finds(alert: &str, targets: &[(&str, String)]) -> anyhow::Result<Option<Value>> {
+    let said = run(targets, [format!("--alert={alert}")]).await?;
+    let found = said.map(|said| serde_json::from_str(&said)).transpose();
+    found.with_context(|| format!("what {alert} finds"))
+}
+
+/// What the program prints that starts a Prometheus; `None` where there is none.
+async fn run(
+    targets: &[(&str, String)],
+    words: impl IntoIterator<Item = String>,
+) -> anyhow::Result<Option<String>> {
     let python = env::var_os("RAMEN_TEST_PYTHON").context("RAMEN_TEST_PYTHON is not set")?;
     let mut command = Command::new(python);
     command.arg(top().join("e2e/prometheus.py"));
     command.args(targets.iter().map(|(job, at)| format!("{job}={at}")));
-    command.args(absent.iter().map(|series| format!("--absent={series}")));
+    command.args(words);
     let done = command.kill_on_drop(true).output().await?;
     if done.status.code() == Some(NONE) {
         eprintln!(
             "SKIPPED the alert rules in a real Prometheus: there is none (charts/tests/tools.sh brings it)"
         );
-        return Ok(());
+        return Ok(None);
     }
     if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        bail!("the alert rules do not hold:\n{said}");
+        bail!("{}", String::from_utf8_lossy(&done.stderr));
     }
-    Ok(())
+    Ok(Some(String::from_utf8_lossy(&done.stdout).into_owned()))
 }

@@ -85,7 +85,7 @@ pub struct Args {
     /// Address and port of /metrics [default: not served]
     #[arg(long, env = names::METRICS_LISTEN, value_name = "ADDR")]
     pub metrics_listen: Option<SocketAddr>,
-    /// Folder of operators: keys in NAME.read and NAME.write, rules for tokens in NAME.yaml; watched [default: no operations are served]
+    /// Folder of operators: keys in NAME.read, NAME.write and NAME.keys, rules in NAME.yaml; watched [default: no operations are served]
     #[arg(long, env = names::OPERATORS_DIR, value_name = "DIR")]
     pub operators_dir: Option<PathBuf>,
     /// Ranges that operators may call from, separated by commas [default: this machine]

@@ -200,7 +200,7 @@ impl Metrics {
         );
         registry.register(
             "unusable_files",
-            "1 while a file of the configuration cannot be used as it is now (certificate, groups, operators)",
+            "1 while a file of the configuration cannot be used as it is now (certificate, groups, oidc, operators)",
             self.unusable_files.clone(),
         );
     }

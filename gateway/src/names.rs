@@ -54,9 +54,9 @@ pub const TLS_CERT: &str = "RAMEN_TLS_CERT";
 pub const TLS_KEY: &str = "RAMEN_TLS_KEY";
 /// Address and port of `/metrics`; unset: no metrics are served.
 pub const METRICS_LISTEN: &str = "RAMEN_METRICS_LISTEN";
-/// Folder of the platform's operators: each file `<name>.read` or `<name>.write` holds the keys of one, one a line, each
-/// `<name>.yaml` rules for tokens. Read again when it changes. Unset: the platform's operations are not served (`ramen up`
-/// serves them to the key in its state directory).
+/// Folder of the platform's operators: each file `<name>.read`, `<name>.write` or `<name>.keys` holds the keys of one, one a
+/// line, each `<name>.yaml` rules for tokens and for those of `.keys`. Read again when it changes. Unset: the platform's
+/// operations are not served (`ramen up` serves them to the key in its state directory).
 pub const OPERATORS_DIR: &str = "RAMEN_OPERATORS_DIR";
 /// Ranges that operators may call from, separated by commas; unset: this machine.
 pub const OPERATORS_CIDRS: &str = "RAMEN_OPERATORS_CIDRS";

@@ -32,7 +32,7 @@ pub use fixed::Fixed;
 pub use keyring::{Grant, Keyring, Known};
 pub use operators::{Operators, of_operators};
 pub use page::reference_page;
-pub use rules::Rule;
+pub use rules::{Level, Rule};
 
 use crate::groups::GroupName;
 

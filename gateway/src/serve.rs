@@ -18,7 +18,6 @@ use crate::door::Door;
 use crate::gateway::{Gateway, info};
 use crate::groups::Groups;
 use crate::metrics::Metrics;
-use crate::oidc::SettingsFile;
 use crate::operations::platform::Platform;
 use crate::operations::{self, Fixed, Operators};
 use crate::recent::Recent;
@@ -82,7 +81,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     let (stop, stopping) = watch::channel(false);
     let recent = Arc::<Recent>::default();
-    let oidc = config.oidc.map(SettingsFile::follow);
+    let oidc = config.oidc.map(|file| file.counted(&metrics).follow());
     let operators = config.operators.map(|dir| {
         let (oidc, metrics) = (oidc.clone(), Arc::clone(&metrics));
         Operators::read(dir, Vec::new(), oidc, Some(metrics))

@@ -100,7 +100,6 @@ pub struct AccessRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
     whom: Whom,
-    keys: Vec<String>,
     tools: Vec<Pattern>,
     resources: Vec<Pattern>,
     prompts: Vec<Pattern>,
@@ -156,10 +155,10 @@ impl AccessRules {
 
     /// What the bearer of a key may use; `None` when no rule is about it.
     pub fn of_key(self: &Arc<Self>, name: Option<&str>) -> Option<Allowed> {
-        if self.rules.iter().all(|rule| rule.keys.is_empty()) {
+        if !self.rules.iter().any(|rule| rule.whom.names_keys()) {
             return Some(Allowed::EVERYTHING);
         }
-        self.allowed(|rule| has(&rule.keys, name))
+        self.allowed(|rule| rule.whom.is_key(name))
     }
 
     fn allowed(self: &Arc<Self>, about: impl Fn(&Rule) -> bool) -> Option<Allowed> {
@@ -177,7 +176,6 @@ impl Rule {
         let (whom, text) = text.split();
         Self {
             whom,
-            keys: text.keys,
             tools: patterns(text.tools),
             resources: patterns(text.resources),
             prompts: patterns(text.prompts),
@@ -195,13 +193,14 @@ impl Rule {
 }
 
 impl RuleText {
-    /// Which tokens it is about, and the rest.
+    /// Whom it is about, and the rest.
     fn split(mut self) -> (Whom, Self) {
         let whom = Whom {
             issuer: self.issuer.take(),
             subjects: std::mem::take(&mut self.subjects),
             groups: std::mem::take(&mut self.groups),
             claims: std::mem::take(&mut self.claims),
+            keys: std::mem::take(&mut self.keys),
         };
         (whom, self)
     }
@@ -235,27 +234,11 @@ fn judge(at: usize, rule: &RuleText, faults: &mut Vec<RuleFault>) {
     let (whom, rule) = rule.clone().split();
     whom.judge(&mut push);
     for (field, list) in [
-        (".keys", &rule.keys),
         (".tools", &rule.tools),
         (".resources", &rule.resources),
         (".prompts", &rule.prompts),
     ] {
         judge_list(field, list, &mut push);
-    }
-    let of_keys = !rule.keys.is_empty();
-    match (!whom.is_nobody(), of_keys) {
-        (false, false) => push(
-            String::new(),
-            "must say whom it is about: subjects, groups, claims or keys",
-        ),
-        (true, true) => push(
-            ".keys".to_owned(),
-            "a rule is about keys or about tokens; write two rules",
-        ),
-        _ => {}
-    }
-    if of_keys && whom.issuer.is_some() {
-        push(".issuer".to_owned(), "keys have no issuer");
     }
     if rule.tools.is_empty() && rule.resources.is_empty() && rule.prompts.is_empty() {
         push(

@@ -132,8 +132,14 @@ seccompProfile:
 {{- if and (or .operations.secretName .operations.rules) (not .operations.cidrs) }}
 {{- fail "gateway.operations.secretName and gateway.operations.rules need gateway.operations.cidrs: from where operators may call" }}
 {{- end }}
-{{- if and .operations.rules (not .oidc) }}
-{{- fail "gateway.operations.rules are for those who are signed in: they need gateway.oidc" }}
+{{- $root := . }}
+{{- range .operations.rules }}
+{{- if and .keys (not $root.operations.secretName) }}
+{{- fail "gateway.operations.rules that name keys need gateway.operations.secretName: the Secret with their entries" }}
+{{- end }}
+{{- if not (or .keys $root.oidc) }}
+{{- fail "gateway.operations.rules that name no keys are for those who are signed in: they need gateway.oidc" }}
+{{- end }}
 {{- end }}
 {{- if and .oidc (not (and .oidc.publicUrl .oidc.issuers)) }}
 {{- fail "gateway.oidc needs gateway.oidc.publicUrl and gateway.oidc.issuers" }}

@@ -13,7 +13,11 @@ use std::time::Duration;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::oidc::SettingsFile;
+<<<<<<< HEAD
 use ramen_gateway::operations::{Grant, Keyring, Operations, Operators, path_beside, platform};
+=======
+use ramen_gateway::operations::{Grant, Keyring, Level, Operations, Operators, Rule, platform};
+>>>>>>> operators
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
 use ramen_gateway::upstreams::{Policy, UpstreamSpec};
@@ -192,7 +196,7 @@ fn keyring(
     let own = vec![Grant {
         name: String::new(),
         keys: KeySet::from_lines(&keys::operator(state)?),
-        access: vec!["*:*".to_owned()],
+        rule: Some(Rule::everywhere(Level::Write)),
     }];
     if let Some(dir) = operators {
         return Ok(Operators::read(dir.to_owned(), own, oidc, None).follow());

@@ -8,6 +8,7 @@ use ramen_group::{KeyFiles, KeyPrint};
 
 use super::Oidc;
 use super::settings::{Settings, SettingsError};
+use crate::metrics::Metrics;
 
 /// How often the file is looked at. A `ConfigMap` that is mounted takes a minute to arrive anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -20,6 +21,8 @@ pub struct SettingsFile {
     settings: Settings,
     /// How the file looked before it was read.
     seen: KeyPrint,
+    /// Where a file that cannot be used is told besides the log.
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl SettingsFile {
@@ -31,7 +34,16 @@ impl SettingsFile {
             path,
             public_url,
             seen,
+            metrics: None,
         })
+    }
+
+    /// The same, and whether the file can be used is told there too.
+    #[must_use]
+    pub fn counted(mut self, metrics: &Arc<Metrics>) -> Self {
+        metrics.unusable("oidc", false);
+        self.metrics = Some(Arc::clone(metrics));
+        self
     }
 
     /// Trusts those whom the file names, now and after each change of it. A file that cannot be used changes nothing.
@@ -60,7 +72,11 @@ impl SettingsFile {
             return false;
         }
         self.seen = now;
-        match Settings::read(&self.path, self.public_url.as_deref()) {
+        let read = Settings::read(&self.path, self.public_url.as_deref());
+        if let Some(metrics) = &self.metrics {
+            metrics.unusable("oidc", read.is_err());
+        }
+        match read {
             Ok(settings) if settings == self.settings => false,
             Ok(settings) => {
                 tracing::info!(issuers = settings.issuers.len(), "issuers read");
@@ -93,6 +109,7 @@ fn print(path: &Path) -> KeyPrint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::groups::Groups;
     use crate::logs::Log;
 
     /// Replaced as editors and kubelets do it.
@@ -113,7 +130,13 @@ mod tests {
         let path = temp.path().join("oidc.yaml");
         put(&path, &text("one"));
         let url = "https://mcp.example.com".to_owned();
-        let mut file = SettingsFile::read(path.clone(), Some(url)).unwrap();
+        let metrics = Arc::<Metrics>::default();
+        let file = SettingsFile::read(path.clone(), Some(url)).unwrap();
+        let mut file = file.counted(&metrics);
+        let told = |unusable: u8| {
+            let line = format!(r#"ramen_gateway_unusable_files{{file="oidc"}} {unusable}"#);
+            metrics.text(&Groups::default()).contains(&line)
+        };
         let oidc = Oidc::new(file.settings.clone());
         let trusted = || {
             let trust = oidc.trust();
@@ -121,6 +144,7 @@ mod tests {
             issuers.map(|one| one.issuer.clone()).collect::<Vec<_>>()
         };
         assert!(!file.look(&oidc), "nothing changed");
+        assert!(told(0), "before it happens");
         put(&path, &text("two"));
         assert!(file.look(&oidc));
         assert_eq!(trusted(), ["https://two.example"]);
@@ -133,6 +157,7 @@ mod tests {
             put(&path, bad);
             assert!(!file.look(&oidc) && !file.look(&oidc), "{bad}");
             assert_eq!(trusted(), ["https://two.example"], "{bad}");
+            assert!(told(1), "{bad}");
         }
         std::fs::remove_file(&path).unwrap();
         assert!(!file.look(&oidc) && !file.look(&oidc));
@@ -140,9 +165,11 @@ mod tests {
         assert_eq!(log.count("the issuers stay as they are"), 4);
         let said = log.text();
         assert!(said.contains("issuers: must name one"), "{said}");
+        assert!(told(1));
         // The same as before is no change.
         put(&path, &text("two"));
         assert!(!file.look(&oidc));
+        assert!(told(0));
         put(&path, &text("three"));
         assert!(file.look(&oidc));
         assert_eq!(trusted(), ["https://three.example"]);

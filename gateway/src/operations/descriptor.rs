@@ -63,6 +63,11 @@ impl Access {
         &self.0
     }
 
+    /// What is done to the resource.
+    pub fn verb(&self) -> &str {
+        self.0.split_once(':').map_or("", |(_, verb)| verb)
+    }
+
     /// Whether it is a resource and a verb, each in lower-case letters.
     pub fn is_valid(&self) -> bool {
         let word =

@@ -29,7 +29,7 @@ pub struct Keyring {
 pub struct Known {
     /// Of keys.
     pub grants: Vec<Grant>,
-    /// Of tokens.
+    /// Of tokens, and of keys that have none of their own.
     pub rules: Vec<Rule>,
 }
 
@@ -40,9 +40,8 @@ pub struct Grant {
     pub name: String,
     /// The keys; several are valid at once.
     pub keys: KeySet,
-    /// An access (`groups:read`), all verbs of a resource (`groups:*`), a verb of all resources
-    /// (`*:read`), or everything (`*:*`).
-    pub access: Vec<String>,
+    /// What is allowed with them; `None`: what the rules say that name them.
+    pub rule: Option<Rule>,
 }
 
 impl Keyring {
@@ -82,72 +81,70 @@ impl Keyring {
         group: &GroupName,
     ) -> Result<(), OpError> {
         let known = self.now();
-        let Some(mut rules) = known.about(caller) else {
-            return Ok(());
-        };
-        let mut seen = false;
-        let allowed = rules.any(|rule| {
-            let reaches = rule.reaches(&group.namespace);
-            seen |= reaches;
-            reaches && rule.allows(operation, access)
-        });
-        match (allowed, seen) {
-            (true, _) => Ok(()),
-            (false, true) => Err(OpError::Forbidden(
-                format!(
-                    "no rule about you allows {operation} in {}",
-                    group.namespace
-                )
-                .into(),
-            )),
-            (false, false) => Err(OpError::no_group(group)),
+        let mut here = known.about(caller);
+        here.retain(|rule| rule.reaches(&group.namespace));
+        if here.is_empty() {
+            return Err(OpError::no_group(group));
         }
+        if here.iter().any(|rule| rule.allows(operation, access)) {
+            return Ok(());
+        }
+        let why = format!("you are not granted {operation} in {}", group.namespace);
+        Err(OpError::Forbidden(why.into()))
     }
 }
 
 impl Known {
     /// Whose key it is. All keys are looked at, so that the time says nothing.
-    fn owner(&self, digest: &KeyDigest) -> Option<String> {
-        let mut owner = None;
-        for grant in &self.grants {
-            if grant.keys.holds(digest) && owner.is_none() {
-                owner = Some(grant.name.clone());
-            }
-        }
-        owner
+    fn owners(&self, digest: &KeyDigest) -> Vec<&Grant> {
+        let grants = self.grants.iter();
+        grants.filter(|grant| grant.keys.holds(digest)).collect()
     }
 
-    /// The rules about a caller with a token; `None` for one with a key.
-    fn about<'k>(&'k self, caller: &'k Caller) -> Option<impl Iterator<Item = &'k Rule>> {
-        let identity = &caller.bearer.as_ref()?.identity;
-        Some(self.rules.iter().filter(|rule| rule.is_about(identity)))
+    /// All rules about a caller: about the token, or about the key.
+    fn about(&self, caller: &Caller) -> Vec<&Rule> {
+        if let Some(bearer) = &caller.bearer {
+            let rules = self.rules.iter();
+            return rules
+                .filter(|rule| rule.is_about(&bearer.identity))
+                .collect();
+        }
+        let owners = self.owners(&caller.digest);
+        let own = owners.iter().filter_map(|owner| owner.rule.as_ref());
+        let named = self.rules.iter().filter(|rule| {
+            let mut limited = owners.iter().filter(|owner| owner.rule.is_none());
+            limited.any(|owner| rule.is_about_keys(&owner.name))
+        });
+        own.chain(named).collect()
     }
 
     /// Whether a caller who was verified may come in now.
     fn welcome(&self, caller: &Caller) -> Result<(), Denied> {
-        match &caller.bearer {
-            None => self
-                .owner(&caller.digest)
-                .map(|_| ())
-                .ok_or(Denied::Invalid),
-            Some(bearer) if !bearer.is_valid() => Err(Denied::Invalid),
-            Some(_) => {
-                let mut rules = self.about(caller).into_iter().flatten();
-                rules.next().map(|_| ()).ok_or(Denied::Forbidden)
-            }
+        let valid = match &caller.bearer {
+            None => !self.owners(&caller.digest).is_empty(),
+            Some(bearer) => bearer.is_valid(),
+        };
+        if !valid {
+            return Err(Denied::Invalid);
         }
+        if self.about(caller).is_empty() {
+            return Err(Denied::Forbidden);
+        }
+        Ok(())
     }
 }
 
 impl Verify for Keyring {
     fn verify<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Caller, Denied>> {
         let digest = KeyDigest::of(token);
-        if let Some(name) = self.now().owner(&digest) {
+        let known = self.now();
+        if let Some(owner) = known.owners(&digest).first() {
             let mut caller = Caller::of_key(digest);
-            if !name.is_empty() {
-                caller.id = format!("{name}/{}", caller.id).into();
+            if !owner.name.is_empty() {
+                caller.id = format!("{}/{}", owner.name, caller.id).into();
             }
-            return Box::pin(std::future::ready(Ok(caller)));
+            let welcome = known.welcome(&caller);
+            return Box::pin(std::future::ready(welcome.map(|()| caller)));
         }
         let Some(oidc) = self.oidc.as_deref().filter(|_| is_token(token)) else {
             return Box::pin(std::future::ready(Err(Denied::Invalid)));
@@ -173,58 +170,21 @@ impl Recheck for Keyring {
 
 impl Admit for Keyring {
     fn admit(&self, caller: &Caller, operation: &Descriptor) -> Result<(), OpError> {
+        let (id, access) = (&operation.id, &operation.access);
         let known = self.now();
-        if let Some(mut rules) = known.about(caller) {
-            let (id, access) = (&operation.id, &operation.access);
-            if rules.any(|rule| rule.allows(id, access)) {
-                return Ok(());
-            }
-            let why = format!("no rule about you allows {id}");
-            return Err(OpError::Forbidden(why.into()));
-        }
-        let wanted = operation.access.as_str();
-        let own = known.grants.iter();
-        let mut granted = own
-            .filter(|grant| grant.keys.holds(&caller.digest))
-            .flat_map(|grant| &grant.access);
-        if granted.any(|access| covers(access, wanted)) {
+        let about = known.about(caller);
+        if about.iter().any(|rule| rule.allows(id, access)) {
             return Ok(());
         }
-        Err(OpError::Forbidden(
-            format!("the key is not granted {wanted}").into(),
-        ))
+        let why = format!("you are not granted {id}");
+        Err(OpError::Forbidden(why.into()))
     }
-}
-
-/// Whether a grant covers an access.
-pub(super) fn covers(grant: &str, wanted: &str) -> bool {
-    let (Some((resource, verb)), Some((wanted_resource, wanted_verb))) =
-        (grant.split_once(':'), wanted.split_once(':'))
-    else {
-        return false;
-    };
-    (resource == "*" || resource == wanted_resource) && (verb == "*" || verb == wanted_verb)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_grant_covers_what_it_names() {
-        for (grant, wanted, covered) in [
-            ("groups:read", "groups:read", true),
-            ("groups:*", "groups:write", true),
-            ("*:read", "calls:read", true),
-            ("*:*", "keys:rotate", true),
-            ("groups:read", "groups:write", false),
-            ("*:read", "groups:write", false),
-            ("groups", "groups:read", false),
-            ("", "groups:read", false),
-        ] {
-            assert_eq!(covers(grant, wanted), covered, "{grant} {wanted}");
-        }
-    }
+    use crate::operations::Level;
 
     #[tokio::test]
     async fn a_caller_is_named_by_the_owner_and_the_fingerprint_of_the_key() {
@@ -232,7 +192,7 @@ mod tests {
         let grant = |name: &str, key: &str| Grant {
             name: name.to_owned(),
             keys: KeySet::from_lines(key),
-            access: Vec::new(),
+            rule: Some(Rule::everywhere(Level::Read)),
         };
         keyring.set(vec![grant("alice", "rmk_a"), grant("", "rmk_b")]);
         let id = async |key: &str| keyring.verify(key.as_bytes()).await.map(|caller| caller.id);
@@ -246,5 +206,46 @@ mod tests {
         let caller = keyring.verify(b"rmk_a").await.unwrap();
         keyring.set(Vec::new());
         assert_eq!(keyring.recheck(&caller).await, Err(Denied::Invalid));
+    }
+
+    #[tokio::test]
+    async fn a_key_without_a_level_is_held_to_the_rules_that_name_it() {
+        let keyring = Keyring::default();
+        let known = |rules: &str| Known {
+            grants: vec![Grant {
+                name: "lena".to_owned(),
+                keys: KeySet::from_lines("rmk_l"),
+                rule: None,
+            }],
+            rules: Rule::parse(rules).unwrap(),
+        };
+        let come = async |rules: &str| {
+            keyring.replace(known(rules));
+            keyring.verify(b"rmk_l").await
+        };
+        for nobody in [
+            "rules: []",
+            "rules: [{keys: [walt], level: write}]",
+            "rules: [{subjects: ['*'], level: write}]",
+        ] {
+            assert_eq!(come(nobody).await.unwrap_err(), Denied::Forbidden);
+        }
+        let group = |namespace: &str| GroupName {
+            namespace: namespace.to_owned(),
+            name: "calc".to_owned(),
+        };
+        for whom in ["lena", "'*'"] {
+            let rules = format!("rules: [{{keys: [{whom}], level: read, namespaces: [team-a]}}]");
+            let lena = come(&rules).await.unwrap();
+            let reach = |access: &str, namespace: &str| {
+                let (access, group) = (Access::new(access), group(namespace));
+                let reached = keyring.reach(&lena, "groups.any", &access, &group);
+                reached.map_err(|error| error.code())
+            };
+            assert_eq!(reach("groups:read", "team-a"), Ok(()));
+            assert_eq!(reach("groups:write", "team-a"), Err("forbidden"));
+            assert_eq!(reach("groups:read", "team-b"), Err("not_found"));
+            assert_eq!(reach("groups:write", "team-b"), Err("not_found"));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Who operates the platform, from a folder such as a mounted Secret: each file `<name>.<level>` holds
-//! the keys of one operator, one a line, and the level says what they may do; each file `<name>.yaml`
-//! holds rules for those who are signed in elsewhere.
+//! the keys of one operator, one a line, and the level says what they may do, everywhere; so does each
+//! file `<name>.keys`, and rules say what and where; each file `<name>.yaml` holds rules for those, and
+//! for callers who are signed in elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use ramen_redact::KeySet;
 use super::config::{ConfigError, Operations};
 use super::keyring::{Grant, Keyring, Known};
 use super::platform::{self, Platform};
-use super::rules::{LEVELS, Rule};
+use super::rules::{Level, Rule};
 use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::oidc::Oidc;
@@ -22,6 +23,8 @@ use crate::recent::Recent;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What the names of files with rules end in.
 const RULES: &str = "yaml";
+/// What the names of files end in whose keys are held to rules.
+const KEYS: &str = "keys";
 
 /// The endpoint for operators, who are followed from now on; without any there is none.
 pub fn of_operators(
@@ -83,9 +86,12 @@ impl Operators {
     }
 
     fn known(&self) -> Known {
-        let (mut known, good) = known(&self.dir);
+        let (mut known, faults) = known(&self.dir);
+        for fault in &faults {
+            tracing::warn!(fault, "operators: this grants nothing until it is mended");
+        }
         if let Some(metrics) = &self.metrics {
-            metrics.unusable("operators", !good);
+            metrics.unusable("operators", !faults.is_empty());
         }
         known.grants.extend(self.own.iter().cloned());
         known
@@ -115,14 +121,14 @@ fn print(dir: &Path) -> KeyPrint {
     files.print()
 }
 
-/// What the folder says, and whether all of it could be used.
-fn known(dir: &Path) -> (Known, bool) {
-    let (mut known, mut good) = (Known::default(), true);
+/// What the folder says, and what is wrong with it: which file, and why.
+fn known(dir: &Path) -> (Known, Vec<String>) {
+    let (mut known, mut faults) = (Known::default(), Vec::new());
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) => {
-            tracing::warn!(dir = %dir.display(), %error, "the operators cannot be read: nobody gets in");
-            return (known, false);
+            faults.push(format!("{}: cannot be read: {error}", dir.display()));
+            return (known, faults);
         }
     };
     let names = entries.flatten().map(|entry| entry.file_name());
@@ -132,21 +138,26 @@ fn known(dir: &Path) -> (Known, bool) {
         .filter(|name| !name.starts_with('.'))
         .collect();
     names.sort();
+    let mut grants = Vec::new();
     for name in names {
         match read(&dir.join(&name), &name) {
-            Ok(Entry::Keys(grant)) => known.grants.extend(grant),
+            Ok(Entry::Keys(grant)) => grants.extend(grant.map(|grant| (name, grant))),
             Ok(Entry::Rules(rules)) => known.rules.extend(rules),
-            Err(fault) => {
-                good = false;
-                tracing::warn!(
-                    file = name,
-                    fault,
-                    "this file grants nothing until it is mended"
-                );
-            }
+            Err(fault) => faults.push(format!("{name}: {fault}")),
         }
     }
-    (known, good)
+    for (file, grant) in grants {
+        let name = &grant.name;
+        if grant.rule.is_some() && known.rules.iter().any(|rule| rule.names(name)) {
+            faults.push(format!(
+                "{file}: a rule names `{name}`, and by its name this file grants its level everywhere: \
+                 call it {name}.{KEYS}, and the rule counts"
+            ));
+        } else {
+            known.grants.push(grant);
+        }
+    }
+    (known, faults)
 }
 
 /// What one file says.
@@ -164,19 +175,19 @@ fn read(path: &Path, file: &str) -> Result<Entry, String> {
         let rules = Rule::parse(&text).map_err(|faults| faults.join("; "))?;
         return Ok(Entry::Rules(rules));
     }
-    let Some((_, access)) = LEVELS.iter().find(|(level, _)| *level == kind) else {
-        let levels: Vec<_> = LEVELS.iter().map(|(level, _)| *level).collect();
-        let levels = levels.join(" nor in .");
+    let level = Level::of(kind);
+    if level.is_none() && kind != KEYS {
+        let [read, write] = [Level::Read, Level::Write].map(Level::name);
         return Err(format!(
-            "its name ends neither in .{RULES} nor in .{levels}"
+            "its name must end in .{read}, .{write}, .{KEYS} or .{RULES}"
         ));
-    };
+    }
     let mut keys = KeySet::empty();
     keys.add_named(Some(file), &text);
     let grant = Grant {
         name: name.to_owned(),
         keys,
-        access: access.iter().map(|access| (*access).to_owned()).collect(),
+        rule: level.map(Rule::everywhere),
     };
     Ok(Entry::Keys(
         Some(grant).filter(|grant| !grant.keys.is_empty()),
@@ -187,85 +198,159 @@ fn read(path: &Path, file: &str) -> Result<Entry, String> {
 mod tests {
     use super::*;
 
+    /// A folder of these files.
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let temp = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            put(temp.path(), file, text);
+        }
+        temp
+    }
+
+    /// Replaced as editors and kubelets do it.
+    fn put(dir: &Path, file: &str, text: &str) {
+        let new = dir.join(".new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, dir.join(file)).unwrap();
+    }
+
     #[test]
     fn the_name_of_a_file_says_whose_keys_they_are_and_what_they_may_do() {
-        let temp = tempfile::tempdir().unwrap();
-        for (file, text) in [
+        let temp = folder(&[
             ("alice.write", "rmk_a\nrmk_b\n"),
             ("ci.bot.read", "rmk_c"),
             ("read", "rmk_d"),
             ("bob.admin", "rmk_e"),
             ("empty.write", "# none\n"),
             (".hidden.write", "rmk_f"),
-        ] {
-            std::fs::write(temp.path().join(file), text).unwrap();
-        }
-        let grant = |name: &str, file: &str, keys: &str, access: &str| {
+            ("lena.keys", "rmk_g"),
+        ]);
+        let grant = |name: &str, file: &str, keys: &str, level: Option<Level>| {
             let mut set = KeySet::empty();
             set.add_named(Some(file), keys);
             Grant {
                 name: name.to_owned(),
                 keys: set,
-                access: vec![access.to_owned()],
+                rule: level.map(Rule::everywhere),
             }
         };
         let wanted = vec![
-            grant("alice", "alice.write", "rmk_a\nrmk_b", "*:*"),
-            grant("ci.bot", "ci.bot.read", "rmk_c", "*:read"),
-            grant("", "read", "rmk_d", "*:read"),
+            grant("alice", "alice.write", "rmk_a\nrmk_b", Some(Level::Write)),
+            grant("ci.bot", "ci.bot.read", "rmk_c", Some(Level::Read)),
+            grant("lena", "lena.keys", "rmk_g", None),
+            grant("", "read", "rmk_d", Some(Level::Read)),
         ];
-        let (all, good) = known(temp.path());
+        let (all, faults) = known(temp.path());
         assert_eq!(all.grants, wanted);
-        assert!(!good, "nobody knows what .admin is");
         assert_eq!(
-            known(&temp.path().join("nowhere")),
-            (Known::default(), false)
+            faults,
+            ["bob.admin: its name must end in .read, .write, .keys or .yaml"]
         );
+        let (none, faults) = known(&temp.path().join("nowhere"));
+        assert_eq!((none, faults.len()), (Known::default(), 1));
     }
 
     #[test]
     fn a_file_of_rules_with_a_fault_grants_nothing_and_the_others_go_on() {
-        let temp = tempfile::tempdir().unwrap();
         let rule = "{groups: [staff], level: read}";
-        for (file, text) in [
-            ("a.yaml", format!("rules: [{rule}]")),
-            ("b.yaml", format!("rules: [{rule}, {{groups: [staff]}}]")),
-            ("c.yaml", "\u{0}".to_owned()),
-            ("d.yaml", format!("rules: [{rule}, {rule}]")),
-            ("walt.write", "rmk_w".to_owned()),
-        ] {
-            std::fs::write(temp.path().join(file), text).unwrap();
-        }
-        let (found, good) = known(temp.path());
-        assert_eq!((found.rules.len(), found.grants.len(), good), (3, 1, false));
+        let temp = folder(&[
+            ("a.yaml", &format!("rules: [{rule}]")),
+            ("b.yaml", &format!("rules: [{rule}, {{groups: [staff]}}]")),
+            ("c.yaml", "\u{0}"),
+            ("d.yaml", &format!("rules: [{rule}, {rule}]")),
+            ("walt.write", "rmk_w"),
+        ]);
+        let (found, faults) = known(temp.path());
+        assert_eq!((found.rules.len(), found.grants.len()), (3, 1));
+        let files: Vec<_> = faults.iter().map(|fault| &fault[..6]).collect();
+        assert_eq!(files, ["b.yaml", "c.yaml"]);
         for file in ["b.yaml", "c.yaml"] {
             std::fs::remove_file(temp.path().join(file)).unwrap();
         }
-        let (found, good) = known(temp.path());
-        assert_eq!((found.rules.len(), found.grants.len(), good), (3, 1, true));
+        let (found, faults) = known(temp.path());
+        assert_eq!((found.rules.len(), found.grants.len()), (3, 1));
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+
+    #[test]
+    fn sec_a_key_that_a_rule_names_is_not_valid_everywhere_by_the_name_of_its_file() {
+        let temp = folder(&[
+            ("ana.write", "rmk_a"),
+            ("lena.keys", "rmk_l"),
+            ("walt.write", "rmk_w"),
+            (
+                "rules.yaml",
+                "rules: [{keys: [ana, lena], level: read}, {keys: ['*'], level: read}]",
+            ),
+        ]);
+        let names = |known: &Known| {
+            let names = known.grants.iter().map(|grant| grant.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        let (found, faults) = known(temp.path());
+        assert_eq!(names(&found), ["lena", "walt"]);
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        let fault = &faults[0];
+        assert!(fault.starts_with("ana.write: ") && fault.contains("call it ana.keys"));
+        std::fs::rename(temp.path().join("ana.write"), temp.path().join("ana.keys")).unwrap();
+        let (found, faults) = known(temp.path());
+        assert_eq!(names(&found), ["ana", "lena", "walt"]);
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+
+    #[tokio::test]
+    async fn sec_rules_with_a_fault_shut_out_the_keys_that_are_held_to_them_and_no_other() {
+        use crate::door::{Denied, Verify as _};
+
+        let good = "rules: [{keys: [lena], level: write, namespaces: [team-a]}]";
+        let temp = folder(&[
+            ("lena.keys", "rmk_l"),
+            ("rules.yaml", good),
+            ("walt.write", "rmk_w"),
+        ]);
+        let metrics = Arc::<Metrics>::default();
+        let (dir, told) = (temp.path().to_owned(), Some(Arc::clone(&metrics)));
+        let mut operators = Operators::read(dir, Vec::new(), None, told);
+        let keyring = Arc::clone(&operators.keyring);
+        let come = async |key: &str| keyring.verify(key.as_bytes()).await.map(|_| ());
+        let unusable = |wanted: u8| {
+            let line = format!("ramen_gateway_unusable_files{{file=\"operators\"}} {wanted}");
+            metrics.text(&Groups::default()).contains(&line)
+        };
+        assert_eq!(come("rmk_l").await, Ok(()));
+        assert!(unusable(0));
+        put(temp.path(), "rules.yaml", &good.replace("team-a", ""));
+        operators.look();
+        assert_eq!(come("rmk_l").await, Err(Denied::Forbidden));
+        assert_eq!(come("rmk_w").await, Ok(()));
+        assert!(unusable(1));
+        let (_, faults) = known(temp.path());
+        let place = "rules.yaml: rules[0].namespaces: an empty list";
+        assert!(faults[0].starts_with(place), "{faults:?}");
+        put(temp.path(), "rules.yaml", good);
+        operators.look();
+        assert_eq!(come("rmk_l").await, Ok(()));
+        assert!(unusable(0));
     }
 
     #[tokio::test]
     async fn a_change_of_the_folder_counts_at_the_next_look() {
         use crate::door::Verify as _;
 
-        let temp = tempfile::tempdir().unwrap();
-        let file = temp.path().join("alice.read");
-        std::fs::write(&file, "rmk_a").unwrap();
+        let temp = folder(&[("alice.read", "rmk_a")]);
         let own = Grant {
             name: String::new(),
             keys: KeySet::from_lines("rmk_own"),
-            access: Vec::new(),
+            rule: Some(Rule::everywhere(Level::Write)),
         };
         let mut operators = Operators::read(temp.path().to_owned(), vec![own], None, None);
         let keyring = Arc::clone(&operators.keyring);
         assert!(keyring.verify(b"rmk_a").await.is_ok());
-        std::fs::write(temp.path().join("new"), "rmk_other").unwrap();
-        std::fs::rename(temp.path().join("new"), &file).unwrap();
+        put(temp.path(), "alice.read", "rmk_other");
         operators.look();
         assert!(keyring.verify(b"rmk_a").await.is_err());
         assert!(keyring.verify(b"rmk_other").await.is_ok());
-        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_file(temp.path().join("alice.read")).unwrap();
         operators.look();
         assert!(keyring.verify(b"rmk_other").await.is_err());
         assert!(keyring.verify(b"rmk_own").await.is_ok());

@@ -1,5 +1,4 @@
-//! Who of those that are signed in elsewhere may do what: rules for the bearers of tokens, written like
-//! the access rules of a group.
+//! Who may do what: rules for the bearers of tokens and of keys, written like the access rules of a group.
 //!
 //! What no rule allows is not allowed; a caller gets what any rule about them does.
 
@@ -8,16 +7,21 @@ use ramen_group::access::{ClaimText, MAX_RULES, Pattern, Whom, judge_list};
 use serde::Deserialize;
 
 use super::descriptor::Access;
-use super::keyring::covers;
 
-/// What a level grants.
-pub(super) const LEVELS: &[(&str, &[&str])] = &[("read", &["*:read"]), ("write", &["*:*"])];
+/// How much of the operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// What only looks.
+    Read,
+    /// Everything.
+    Write,
+}
 
 /// What may be done by whom, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     whom: Whom,
-    access: &'static [&'static str],
+    level: Level,
     /// None: all.
     operations: Option<Vec<Pattern>>,
     /// None: all.
@@ -40,12 +44,49 @@ struct Written {
     groups: Vec<String>,
     #[serde(default)]
     claims: Vec<ClaimText>,
+    #[serde(default)]
+    keys: Vec<String>,
     level: String,
     operations: Option<Vec<String>>,
     namespaces: Option<Vec<String>>,
 }
 
+impl Level {
+    /// The one of this name.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        [Self::Read, Self::Write]
+            .into_iter()
+            .find(|level| level.name() == name)
+    }
+
+    /// How it is written.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    /// Whether an access is part of it.
+    fn covers(self, access: &Access) -> bool {
+        match self {
+            Self::Read => access.verb() == "read",
+            Self::Write => true,
+        }
+    }
+}
+
 impl Rule {
+    /// All operations of a level, in all namespaces, for nobody but those to whom it is given.
+    pub fn everywhere(level: Level) -> Self {
+        Self {
+            whom: Whom::default(),
+            level,
+            operations: None,
+            namespaces: None,
+        }
+    }
+
     /// Judges the text of a file; all faults are returned, each with its place.
     pub fn parse(text: &str) -> Result<Vec<Self>, Vec<String>> {
         let file: File = serde_saphyr::from_str(text).map_err(|error| vec![error.to_string()])?;
@@ -69,13 +110,19 @@ impl Rule {
         self.whom.is(identity)
     }
 
+    /// Whether it is about the keys of this name.
+    pub(super) fn is_about_keys(&self, name: &str) -> bool {
+        self.whom.is_key(Some(name))
+    }
+
+    /// Whether it says this very name.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.whom.keys.iter().any(|known| known == name)
+    }
+
     /// Whether it allows an operation, somewhere.
     pub(super) fn allows(&self, operation: &str, access: &Access) -> bool {
-        let granted = self
-            .access
-            .iter()
-            .any(|grant| covers(grant, access.as_str()));
-        granted && fits(self.operations.as_deref(), operation)
+        self.level.covers(access) && fits(self.operations.as_deref(), operation)
     }
 
     /// Whether it says anything of a namespace.
@@ -99,11 +146,8 @@ impl Written {
             subjects: self.subjects,
             groups: self.groups,
             claims: self.claims,
+            keys: self.keys,
         };
-        if whom.is_nobody() {
-            let message = "must say whom it is about: subjects, groups or claims";
-            push(String::new(), message);
-        }
         whom.judge(&mut push);
         let lists = [
             (".operations", &self.operations),
@@ -119,14 +163,14 @@ impl Written {
             }
             judge_list(place, list, &mut push);
         }
-        let level = LEVELS.iter().find(|(name, _)| *name == self.level);
+        let level = Level::of(&self.level);
         if level.is_none() {
             push(".level".to_owned(), "is neither read nor write");
         }
         let patterns = |list: Vec<String>| list.into_iter().map(Pattern::from).collect();
         let rule = Rule {
             whom,
-            access: level?.1,
+            level: level?,
             operations: self.operations.map(patterns),
             namespaces: self.namespaces.map(patterns),
         };
@@ -151,11 +195,13 @@ mod tests {
 
     #[test]
     fn a_rule_says_whom_what_and_where() {
-        let text = "rules:\n- {groups: [staff], level: write, operations: [groups.*], namespaces: [team-*]}\n- {subjects: [ann], claims: [{name: team, values: [a]}], level: read}\n";
+        let text = "rules:\n- {groups: [staff], level: write, operations: [groups.*], namespaces: [team-*]}\n- {subjects: [ann], claims: [{name: team, values: [a]}], level: read}\n- {keys: [lena], level: write}\n";
         let rules = Rule::parse(text).unwrap();
         let about = |rule: usize, subject, group| rules[rule].is_about(&identity(subject, group));
         assert!(about(0, "bob", "staff") && !about(0, "bob", "guests"));
         assert!(about(1, "ann", "guests") && !about(1, "bob", "guests"));
+        assert!(rules[2].is_about_keys("lena") && !rules[2].is_about_keys("walt"));
+        assert!(!about(2, "lena", "staff") && !rules[0].is_about_keys("staff"));
         let allows = |rule: usize, operation: &str, access: &str| {
             rules[rule].allows(operation, &Access::new(access))
         };
@@ -168,8 +214,22 @@ mod tests {
     }
 
     #[test]
+    fn a_level_covers_the_verbs_that_it_names() {
+        for (level, access, covered) in [
+            (Level::Read, "groups:read", true),
+            (Level::Read, "calls:read", true),
+            (Level::Read, "groups:write", false),
+            (Level::Read, "read", false),
+            (Level::Write, "groups:read", true),
+            (Level::Write, "keys:rotate", true),
+        ] {
+            assert_eq!(level.covers(&Access::new(access)), covered, "{access}");
+        }
+    }
+
+    #[test]
     fn all_faults_are_told_with_their_place() {
-        let text = "rules:\n- {level: read}\n- {subjects: [''], level: admin}\n- {groups: [a], level: write, namespaces: [], claims: [{name: '', values: []}]}\n";
+        let text = "rules:\n- {level: read}\n- {subjects: [''], level: admin}\n- {groups: [a], level: write, namespaces: [], claims: [{name: '', values: []}]}\n- {keys: [ana], issuer: x, groups: [a], level: read}\n";
         let faults = Rule::parse(text).unwrap_err();
         let places: Vec<_> = faults
             .iter()
@@ -184,6 +244,8 @@ mod tests {
                 "rules[2].claims[0].name",
                 "rules[2].claims[0].values",
                 "rules[2].namespaces",
+                "rules[3].keys",
+                "rules[3].issuer",
             ]
         );
         for (text, part) in [

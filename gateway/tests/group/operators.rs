@@ -1,4 +1,4 @@
-//! The platform's operations for those who are signed in elsewhere: what the rules of operators make of a token.
+//! The platform's operations for those whom rules of operators are about: what they make of a token, and of a key.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use http_body_util::Full;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::operations::platform::{self, Change, Platform, Who};
-use ramen_gateway::operations::{Grant, Keyring, Known, OpError, Rule};
+use ramen_gateway::operations::{Grant, Keyring, Known, Level, OpError, Rule};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::{Ended, Recent};
 use ramen_gateway::{Gateway, GroupName, Groups, gateway};
@@ -24,13 +24,19 @@ use crate::issuer::{Issuer, PUBLIC};
 use crate::logs::Log;
 use crate::support::{self, Got, spec};
 
-/// Staff does everything in `team-a` and looks at `team-c`, guests look at the groups of `team-b`.
+/// Staff does everything in `team-a` and looks at `team-c`, guests look at the groups of `team-b`. The same is said of
+/// two keys.
 const RULES: &str = "rules:
 - {groups: [staff], level: write, namespaces: [team-a]}
 - {groups: [staff], level: read, namespaces: [team-c]}
 - {groups: [guests], level: read, operations: ['groups.*'], namespaces: ['team-b*']}
 ";
+/// Opens everything.
 const KEY: &str = "rmk_operator";
+/// Keys of which rules say what they say of a group of tokens.
+const LIKE: [(&str, &str, &str); 2] = [("staff", "lena", "rmk_lena"), ("guests", "gus", "rmk_gus")];
+/// No rule is about it.
+const UNNAMED: &str = "rmk_unnamed";
 /// The namespaces that have a group `calc`.
 const NAMESPACES: [&str; 3] = ["team-a", "team-b", "team-c"];
 
@@ -95,14 +101,26 @@ struct Bench {
     _stop: watch::Sender<bool>,
 }
 
+/// Rules that are about groups of tokens, and about the keys that are like them.
 fn known(rules: &str) -> Known {
+    let grant = |name: &str, key: &str, level: Option<Level>| Grant {
+        name: name.into(),
+        keys: KeySet::from_lines(key),
+        rule: level.map(Rule::everywhere),
+    };
+    let mut grants = vec![
+        grant("walt", KEY, Some(Level::Write)),
+        grant("nora", UNNAMED, None),
+    ];
+    let mut of_keys = rules.to_owned();
+    for (group, name, key) in LIKE {
+        grants.push(grant(name, key, None));
+        of_keys = of_keys.replace(&format!("groups: [{group}]"), &format!("keys: [{name}]"));
+    }
+    let rules = [rules, of_keys.as_str()].map(|rules| Rule::parse(rules).unwrap());
     Known {
-        grants: vec![Grant {
-            name: "walt".into(),
-            keys: KeySet::from_lines(KEY),
-            access: vec!["*:*".into()],
-        }],
-        rules: Rule::parse(rules).unwrap(),
+        grants,
+        rules: rules.concat(),
     }
 }
 
@@ -171,6 +189,12 @@ impl Bench {
         self.issuer.token(&claims)
     }
 
+    /// A token of somebody in this group, and the key of which the same is said.
+    fn both(&self, group: &str) -> [String; 2] {
+        let like = LIKE.iter().find(|(known, ..)| *known == group);
+        [self.token(group), like.unwrap().2.to_owned()]
+    }
+
     async fn send(&self, request: Request<Full<Bytes>>) -> Got {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         // Boxed: it is large, and each test would carry it around.
@@ -184,17 +208,51 @@ impl Bench {
 
     /// One operation with a group as its input.
     async fn on(&self, token: &str, path: &str, group: &str) -> Got {
-        let mut input = json!({"group": group});
-        if path == "groups/deploy" {
-            input["ref"] = "main".into();
-        }
-        self.ask(token, path, input).await
+        self.ask(token, path, about(path, group)).await
+    }
+
+    /// The same as a tool: the answer, and whether it is an error.
+    async fn tool(&self, token: &str, path: &str, group: &str) -> (String, bool) {
+        let params = json!({"name": path.replace('/', "_"), "arguments": about(path, group)});
+        let result = self.rpc(token, "tools/call", params).await["result"].take();
+        let text = result["content"][0]["text"].as_str();
+        let text = text.unwrap_or_else(|| panic!("{path}: {result}"));
+        (text.to_owned(), result["isError"] == true)
+    }
+
+    /// The groups that a list names.
+    async fn names(&self, token: &str, path: &str, list: &str) -> Vec<String> {
+        let listed = self.ask(token, path, json!({})).await.json();
+        let listed = listed[list]
+            .as_array()
+            .unwrap_or_else(|| panic!("{listed}"));
+        let names = listed.iter().map(|one| one["group"].as_str().unwrap());
+        let mut names: Vec<_> = names.map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// The tools that are listed.
+    async fn tools(&self, token: &str) -> Vec<String> {
+        let listed = self.rpc(token, "tools/list", json!({})).await;
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        let names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
+        names.map(str::to_owned).collect()
     }
 
     async fn rpc(&self, token: &str, method: &str, params: Value) -> Value {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         self.ask(token, "mcp", body).await.json()
     }
+}
+
+/// The input of an operation on a group.
+fn about(path: &str, group: &str) -> Value {
+    let mut input = json!({"group": group});
+    if path == "groups/deploy" {
+        input["ref"] = "main".into();
+    }
+    input
 }
 
 fn post(token: &str, path: &str, body: &Value) -> Request<Full<Bytes>> {
@@ -218,23 +276,25 @@ fn code(got: &Got) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn the_bearer_of_a_token_does_what_the_rules_allow_and_its_subject_is_on_record() {
+async fn a_caller_does_what_the_rules_allow_and_is_on_record() {
     let bench = Bench::open().await;
-    let staff = bench.token("staff");
-    let got = bench.on(&staff, "groups/deploy", "team-a/calc").await;
-    assert_eq!(got.status, StatusCode::OK, "{}", got.json());
-    let params = json!({"name": "groups_suspend", "arguments": {"group": "team-a/calc"}});
-    let suspended = bench.rpc(&staff, "tools/call", params).await;
-    assert_eq!(suspended["result"]["structuredContent"]["asked"], "suspend");
+    let callers = bench.both("staff");
+    for caller in &callers {
+        let got = bench.on(caller, "groups/deploy", "team-a/calc").await;
+        assert_eq!(got.status, StatusCode::OK, "{}", got.json());
+        let got = bench.on(caller, "groups/rollback", "team-a/calc").await;
+        assert_eq!(got.status, StatusCode::OK, "{}", got.json());
+        let (suspended, error) = bench.tool(caller, "groups/suspend", "team-a/calc").await;
+        assert!(!error && suspended.contains("suspend"), "{suspended}");
+    }
     let changed = bench.kept.changed.lock().unwrap();
-    assert_eq!(changed.len(), 2);
-    for (group, _, who) in &*changed {
+    assert_eq!(changed.len(), 6);
+    for (at, (group, change, who)) in changed.iter().enumerate() {
         assert_eq!(group, "team-a/calc");
+        assert_eq!(change.name(), ["deploy", "rollback", "suspend"][at % 3]);
         let name = &*who.caller;
-        assert!(
-            name.starts_with("oidc:") && name.ends_with(":ann"),
-            "{name}"
-        );
+        let (begin, end) = [("oidc:", ":ann"), ("lena/key:", "")][at / 3];
+        assert!(name.starts_with(begin) && name.ends_with(end), "{name}");
     }
 }
 
@@ -265,7 +325,6 @@ async fn a_group_that_has_the_path_of_the_operations_is_called_by_its_header_and
 #[tokio::test]
 async fn sec_a_group_that_the_rules_do_not_reach_looks_like_one_that_is_not_there() {
     let bench = Bench::open().await;
-    let staff = bench.token("staff");
     let names = [("team-b", "calc"), ("team-b", "none"), ("nowhere", "calc")];
     for path in [
         "groups/get",
@@ -279,20 +338,25 @@ async fn sec_a_group_that_the_rules_do_not_reach_looks_like_one_that_is_not_ther
         "keys/rotate",
     ] {
         for (namespace, name) in names {
-            let group = format!("{namespace}/{name}");
-            let hidden = bench.on(&staff, path, &group).await;
-            let unknown = bench.on(KEY, path, &format!("{namespace}/gone")).await;
+            let (group, gone) = (format!("{namespace}/{name}"), format!("{namespace}/gone"));
+            let unknown = bench.on(KEY, path, &gone).await;
             let text = body(&unknown).replace("/gone", &format!("/{name}"));
-            assert_eq!(
-                (hidden.status, body(&hidden)),
-                (unknown.status, text),
-                "{path} {group}"
-            );
-            assert_eq!(code(&hidden), (404, "not_found".to_owned()));
+            let (unknown_tool, _) = bench.tool(KEY, path, &gone).await;
+            let tool = (unknown_tool.replace("/gone", &format!("/{name}")), true);
+            for caller in &bench.both("staff") {
+                let hidden = bench.on(caller, path, &group).await;
+                assert_eq!(
+                    (hidden.status, &body(&hidden)),
+                    (unknown.status, &text),
+                    "{path} {group}"
+                );
+                assert_eq!(code(&hidden), (404, "not_found".to_owned()));
+                assert_eq!(bench.tool(caller, path, &group).await, tool, "{path}");
+            }
         }
     }
     assert!(bench.kept.changed.lock().unwrap().is_empty());
-    // There is one: the bearer of a key sees it.
+    // There is one: the bearer of a key for everything sees it.
     let got = bench.on(KEY, "groups/get", "team-b/calc").await;
     assert_eq!(got.status, StatusCode::OK);
 }
@@ -300,65 +364,48 @@ async fn sec_a_group_that_the_rules_do_not_reach_looks_like_one_that_is_not_ther
 #[tokio::test]
 async fn lists_hold_what_the_rules_reach() {
     let bench = Bench::open().await;
-    let names = async |token: &str, path: &str, list: &str| {
-        let listed = bench.ask(token, path, json!({})).await.json();
-        let listed = listed[list]
-            .as_array()
-            .unwrap_or_else(|| panic!("{listed}"));
-        let mut names: Vec<_> = listed
-            .iter()
-            .map(|one| one["group"].as_str().unwrap().to_owned())
-            .collect();
-        names.sort();
-        names
-    };
-    let (staff, guest) = (bench.token("staff"), bench.token("guests"));
-    let (own, all) = (
-        ["team-a/calc", "team-c/calc"],
-        ["team-a/calc", "team-b/calc", "team-c/calc"],
-    );
-    assert_eq!(names(&staff, "groups/list", "groups").await, own);
-    assert_eq!(names(&staff, "calls/recent", "calls").await, own);
-    assert_eq!(
-        names(&guest, "groups/list", "groups").await,
-        ["team-b/calc"]
-    );
-    assert_eq!(names(KEY, "groups/list", "groups").await, all);
-    assert_eq!(names(KEY, "calls/recent", "calls").await, all);
+    let all = ["team-a/calc", "team-b/calc", "team-c/calc"];
+    for (path, list) in [("groups/list", "groups"), ("calls/recent", "calls")] {
+        for staff in &bench.both("staff") {
+            let seen = bench.names(staff, path, list).await;
+            assert_eq!(seen, ["team-a/calc", "team-c/calc"], "{path}");
+        }
+        assert_eq!(bench.names(KEY, path, list).await, all, "{path}");
+    }
+    for guest in &bench.both("guests") {
+        let seen = bench.names(guest, "groups/list", "groups").await;
+        assert_eq!(seen, ["team-b/calc"]);
+    }
 }
 
 #[tokio::test]
 async fn what_a_rule_does_not_allow_is_forbidden_and_no_tool() {
     let bench = Bench::open().await;
-    let guest = bench.token("guests");
-    let listed = bench.rpc(&guest, "tools/list", json!({})).await;
-    let tools = listed["result"]["tools"].as_array().unwrap();
-    let tools: Vec<_> = tools
-        .iter()
-        .map(|tool| tool["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        tools,
-        [
-            "groups_errors",
-            "groups_events",
-            "groups_get",
-            "groups_list"
-        ]
-    );
     let forbidden = (403, "forbidden".to_owned());
-    for path in ["groups/deploy", "keys/rotate", "tools/list", "calls/recent"] {
-        let got = bench.on(&guest, path, "team-b/calc").await;
-        assert_eq!(code(&got), forbidden, "{path}");
+    for guest in &bench.both("guests") {
+        assert_eq!(
+            bench.tools(guest).await,
+            [
+                "groups_errors",
+                "groups_events",
+                "groups_get",
+                "groups_list"
+            ]
+        );
+        for path in ["groups/deploy", "keys/rotate", "tools/list", "calls/recent"] {
+            let got = bench.on(guest, path, "team-b/calc").await;
+            assert_eq!(code(&got), forbidden, "{path}");
+            let (told, error) = bench.tool(guest, path, "team-b/calc").await;
+            assert!(error && told.contains("\"forbidden\""), "{path}: {told}");
+        }
     }
     // Allowed elsewhere, and here it may only be looked at.
-    let staff = bench.token("staff");
-    let got = bench.on(&staff, "groups/deploy", "team-c/calc").await;
-    assert_eq!(code(&got), forbidden);
-    assert_eq!(
-        bench.on(&staff, "groups/get", "team-c/calc").await.status,
-        200
-    );
+    for staff in &bench.both("staff") {
+        let got = bench.on(staff, "groups/deploy", "team-c/calc").await;
+        assert_eq!(code(&got), forbidden);
+        let got = bench.on(staff, "groups/get", "team-c/calc").await;
+        assert_eq!(got.status, StatusCode::OK);
+    }
     assert!(bench.kept.changed.lock().unwrap().is_empty());
 }
 
@@ -366,8 +413,10 @@ async fn what_a_rule_does_not_allow_is_forbidden_and_no_tool() {
 async fn somebody_whom_no_rule_is_about_and_a_token_that_is_not_good_open_nothing() {
     let bench = Bench::open().await;
     let path = "groups/list";
-    let got = bench.ask(&bench.token("visitors"), path, json!({})).await;
-    assert_eq!(code(&got), (403, "forbidden".to_owned()));
+    for nobody in [bench.token("visitors").as_str(), UNNAMED] {
+        let got = bench.ask(nobody, path, json!({})).await;
+        assert_eq!(code(&got), (403, "forbidden".to_owned()));
+    }
     for (what, claim, value) in [
         (
             "of a group",
@@ -406,7 +455,6 @@ async fn somebody_whom_no_rule_is_about_and_a_token_that_is_not_good_open_nothin
 #[tokio::test]
 async fn rules_that_change_while_an_operation_runs_withhold_its_answer() {
     let bench = Bench::open().await;
-    let staff = bench.token("staff");
     let elsewhere = "rules: [{groups: [staff], level: write, namespaces: [team-c]}]";
     let reading = "rules: [{groups: [staff], level: read, operations: [tools.list]}]";
     let nobody = "rules: []";
@@ -415,13 +463,15 @@ async fn rules_that_change_while_an_operation_runs_withhold_its_answer() {
         (reading, (403, "forbidden")),
         (nobody, (403, "forbidden")),
     ] {
-        bench.keyring.replace(known(RULES));
-        let keyring = Arc::clone(&bench.keyring);
-        let change = Box::new(move || keyring.replace(known(after)));
-        *bench.kept.meanwhile.lock().unwrap() = Some(change);
-        let got = bench.on(&staff, "groups/get", "team-a/calc").await;
-        assert_eq!(code(&got), (wanted.0, wanted.1.to_owned()), "{after}");
-        let late = bench.on(&staff, "groups/get", "team-a/calc").await;
-        assert_eq!(code(&late), code(&got), "{after}");
+        for staff in &bench.both("staff") {
+            bench.keyring.replace(known(RULES));
+            let keyring = Arc::clone(&bench.keyring);
+            let change = Box::new(move || keyring.replace(known(after)));
+            *bench.kept.meanwhile.lock().unwrap() = Some(change);
+            let got = bench.on(staff, "groups/get", "team-a/calc").await;
+            assert_eq!(code(&got), (wanted.0, wanted.1.to_owned()), "{after}");
+            let late = bench.on(staff, "groups/get", "team-a/calc").await;
+            assert_eq!(code(&late), code(&got), "{after}");
+        }
     }
 }

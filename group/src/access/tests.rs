@@ -112,10 +112,10 @@ fn all_faults_are_told_with_their_place() {
         fields,
         [
             "[0]",
-            "[1].tools[0]",
-            "[1].tools[1]",
             "[1].keys",
             "[1].issuer",
+            "[1].tools[0]",
+            "[1].tools[1]",
             "[2].claims[0].name",
             "[2].claims[0].values",
             "[2]"

@@ -1,10 +1,10 @@
-//! Which tokens a rule is about.
+//! Whom a rule is about.
 
 use serde_json::Value;
 
 use super::{ClaimText, Identity, claim, has};
 
-/// Bearers of tokens. The kinds are all asked for, the entries of one kind are a choice.
+/// Bearers of tokens, or of keys. Of tokens the kinds are all asked for, the entries of one kind are a choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Whom {
     /// Whose tokens; absent: those of every issuer that is trusted.
@@ -15,19 +15,31 @@ pub struct Whom {
     pub groups: Vec<String>,
     /// Claims that the token makes, all of them.
     pub claims: Vec<ClaimText>,
+    /// Names of keys; `*` is every one.
+    pub keys: Vec<String>,
 }
 
 impl Whom {
-    /// Whether it says nothing of tokens: then it is about none.
-    pub fn is_nobody(&self) -> bool {
-        self.subjects.is_empty() && self.groups.is_empty() && self.claims.is_empty()
+    /// Whether it is about tokens.
+    fn names_tokens(&self) -> bool {
+        !(self.subjects.is_empty() && self.groups.is_empty() && self.claims.is_empty())
+    }
+
+    /// Whether it is about keys.
+    pub fn names_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Whether the bearer of the key of this name is meant.
+    pub fn is_key(&self, name: Option<&str>) -> bool {
+        has(&self.keys, name)
     }
 
     /// Whether the bearer of such a token is meant.
     pub fn is(&self, identity: &Identity) -> bool {
         let issuer = self.issuer.as_ref();
         let groups = &self.groups;
-        !self.is_nobody()
+        self.names_tokens()
             && issuer.is_none_or(|issuer| *issuer == identity.issuer)
             && (self.subjects.is_empty() || has(&self.subjects, Some(&identity.subject)))
             && (groups.is_empty() || identity.groups.iter().any(|group| groups.contains(group)))
@@ -36,7 +48,11 @@ impl Whom {
 
     /// What is wrong with it: the field, such as `.claims[0].name`, and in words.
     pub fn judge(&self, mut push: impl FnMut(String, &str)) {
-        for (field, list) in [(".subjects", &self.subjects), (".groups", &self.groups)] {
+        for (field, list) in [
+            (".subjects", &self.subjects),
+            (".groups", &self.groups),
+            (".keys", &self.keys),
+        ] {
             judge_list(field, list, &mut push);
         }
         for (n, claim) in self.claims.iter().enumerate() {
@@ -47,6 +63,20 @@ impl Whom {
             if claim.values.is_empty() {
                 push(format!("{field}.values"), "must name a value");
             }
+        }
+        match (self.names_tokens(), self.names_keys()) {
+            (false, false) => push(
+                String::new(),
+                "must say whom it is about: subjects, groups, claims or keys",
+            ),
+            (true, true) => push(
+                ".keys".to_owned(),
+                "a rule is about keys or about tokens; write two rules",
+            ),
+            _ => {}
+        }
+        if self.names_keys() && self.issuer.is_some() {
+            push(".issuer".to_owned(), "keys have no issuer");
         }
     }
 }

@@ -51,6 +51,11 @@ async fn gateways(namespace: &Namespace) -> anyhow::Result<Vec<(String, String)>
     Ok(there.filter_map(with).collect())
 }
 
+/// Where the metrics of a gateway are, as `host:port`.
+pub(super) fn metrics(url: &str) -> String {
+    url.replace("http://", "").replace(":8080", ":9090")
+}
+
 /// Waits for two that are ready.
 pub(super) async fn both(namespace: &Namespace) -> anyhow::Result<Vec<String>> {
     comes_true("two gateways are ready", async || {
@@ -194,10 +199,7 @@ async fn a_worker_and_a_gateway_that_are_killed_under_load_take_only_calls_in_fl
         )];
         let workers = group.addresses().await?.into_iter();
         targets.extend(workers.map(|(_, address)| ("worker", format!("{address}:9090"))));
-        let all = urls
-            .iter()
-            .map(|url| url.replace("http://", "").replace(":8080", ":9090"));
-        targets.extend(all.map(|at| ("gateway", at)));
+        targets.extend(urls.iter().map(|url| ("gateway", metrics(url))));
         // No group has upstreams here, and no operators are named, nor files of theirs.
         let absent = [
             "ramen_gateway_upstreams",

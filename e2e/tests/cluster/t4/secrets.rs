@@ -1,6 +1,6 @@
 //! Keys and secrets: where they work, that they change, and where they never stand.
 
-use std::{fmt::Debug, time::Duration};
+use std::fmt::Debug;
 
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tonic::Code;
 
-use super::greeting;
+use super::{arrives, greeting};
 
 /// Whether that key opens the group now.
 async fn opens(address: &str, key: &str) -> anyhow::Result<bool> {
@@ -31,22 +31,13 @@ async fn opens(address: &str, key: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// The kubelet brings a Secret to a pod when it likes, at most a minute or so later, and tells nobody: it does so at once
-/// for a pod whose annotations change, so each question changes one.
 async fn until_opens(group: &Group, key: &str, wanted: bool) -> anyhow::Result<()> {
     let (pod, address) = group.addresses().await?.remove(0);
-    let mut beat = tokio::time::interval(Duration::from_millis(200));
-    for attempt in 0..300 {
-        beat.tick().await;
-        if opens(&address, key).await? == wanted {
-            return Ok(());
-        }
-        let nudge = json!({ "metadata": { "annotations": { "e2e/asked": attempt.to_string() } } });
-        let pods = group.namespace.api::<Pod>();
-        pods.patch(&pod, &PatchParams::default(), &Patch::Merge(nudge))
-            .await?;
-    }
-    anyhow::bail!("a key should open: {wanted}, and it does not come so")
+    let what = format!("a key opens: {wanted}");
+    arrives(&group.namespace, &pod, &what, async || {
+        Ok(opens(&address, key).await? == wanted)
+    })
+    .await
 }
 
 async fn write(namespace: &Namespace, name: &str, change: serde_json::Value) -> anyhow::Result<()> {

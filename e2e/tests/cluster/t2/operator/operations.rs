@@ -19,7 +19,7 @@ use ramen_gateway::{
     Groups,
     callers::{Callers, Limits},
     door::Door,
-    operations::{Cluster, Grant, Keyring, Operations, platform},
+    operations::{Cluster, Grant, Keyring, Level, Operations, Rule, platform},
     origin::Sites,
 };
 use ramen_group::{AddressRule, CidrSet};
@@ -43,14 +43,14 @@ impl Desk {
         let client = account.client().await?;
         let cluster = Cluster::new(client, vec![namespace.name.clone()], "gateway-1".to_owned());
         let keyring = Arc::<Keyring>::default();
-        let grant = |name: &str, key: &str, access: &str| Grant {
+        let grant = |name: &str, key: &str, level: Level| Grant {
             name: name.to_owned(),
             keys: KeySet::from_lines(key),
-            access: vec![access.to_owned()],
+            rule: Some(Rule::everywhere(level)),
         };
         keyring.set(vec![
-            grant("rita", READER, "*:read"),
-            grant("walt", WRITER, "*:*"),
+            grant("rita", READER, Level::Read),
+            grant("walt", WRITER, Level::Write),
         ]);
         let ranges = CidrSet::parse_list("127.0.0.0/8").unwrap_or_default();
         let operations = platform::mount(

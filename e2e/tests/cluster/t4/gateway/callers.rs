@@ -1,16 +1,18 @@
-//! Who may call, at every replica and without a restart: groups, keys and access rules that come and go.
+//! Who may call, at every replica and without a restart: groups, keys, access rules and issuers that come and go.
 
 use anyhow::{bail, ensure};
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use ramen_crds::McpGroup;
 use ramen_e2e::{
-    GitHost, Group, HttpCaller, HttpRefusal, Release, Tier, comes_true, tool, with_temp_ns,
+    GitHost, Group, HttpCaller, HttpRefusal, Namespace, Release, Tier, alert_finds, comes_true,
+    request, tool, with_temp_ns,
 };
 use serde_json::{Value, json};
 
-use super::{both, gateways, two};
+use super::{both, gateways, metrics, two};
 use crate::t4::{
+    arrives,
     docs::{Shell, fenced},
     greeting,
 };
@@ -44,11 +46,69 @@ async fn sees_greet_alone(ci: &HttpCaller) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Nobody signs in there.
+const ISSUERS: [&str; 2] = ["https://login.example.com", "https://other.example.com"];
+
+/// A file that trusts these.
+fn trusting(issuers: &[&str]) -> Value {
+    let issuers = issuers.iter().map(|issuer| json!({ "issuer": issuer }));
+    let issuers: Vec<_> = issuers.collect();
+    json!({ "publicUrl": "https://mcp.example.com", "issuers": issuers })
+}
+
+/// Whom a gateway trusts, as it tells clients.
+async fn trusted(url: &str) -> anyhow::Result<Value> {
+    let page = format!("{url}/.well-known/oauth-protected-resource");
+    let described = request("GET", &page, &[], b"").await?.body;
+    let mut described: Value = serde_json::from_str(&described)?;
+    Ok(described["authorization_servers"].take())
+}
+
+/// Other issuers count in the pods that run. A file that cannot be used changes nothing, and until it is mended the chart's
+/// alert tells of it.
+async fn issuers_come_and_go(namespace: &Namespace) -> anyhow::Result<()> {
+    let gateways = gateways(namespace).await?;
+    let pages = gateways.iter().map(|(_, url)| ("gateway", metrics(url)));
+    let pages: Vec<_> = pages.collect();
+    let put = async |text: String, trusts: Value, unusable: u8| {
+        let change = Patch::Merge(json!({ "data": { "oidc.yaml": text } }));
+        let files = namespace.api::<ConfigMap>();
+        files
+            .patch("ramen-gateway-oidc", &PatchParams::default(), &change)
+            .await?;
+        let told = format!(r#"ramen_gateway_unusable_files{{file="oidc"}} {unusable}"#);
+        for ((pod, url), (_, page)) in gateways.iter().zip(&pages) {
+            let page = format!("http://{page}/metrics");
+            let what = format!("it trusts {trusts}, and shows {told}");
+            arrives(namespace, pod, &what, async || {
+                let metrics = request("GET", &page, &[], b"").await?.body;
+                Ok(metrics.contains(&told) && trusted(url).await? == trusts)
+            })
+            .await?;
+        }
+        anyhow::Ok(())
+    };
+    let alert = async |wanted: Value| {
+        if let Some(found) = alert_finds("RamenGatewayFileUnusable", &pages).await? {
+            ensure!(found == wanted, "the alert finds {found}, not {wanted}");
+        }
+        anyhow::Ok(())
+    };
+    let [_, other] = ISSUERS;
+    put(trusting(&ISSUERS).to_string(), json!(ISSUERS), 0).await?;
+    put("issuers: [".to_owned(), json!(ISSUERS), 1).await?;
+    alert(json!([{ "file": "oidc" }])).await?;
+    put(trusting(&[other]).to_string(), json!([other]), 0).await?;
+    alert(json!([])).await
+}
+
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
-async fn groups_keys_and_rules_come_and_go_at_every_replica_without_a_restart() {
+async fn groups_keys_rules_and_issuers_come_and_go_at_every_replica_without_a_restart() {
     with_temp_ns(Tier::T4, async |namespace| {
-        Release::install(&namespace, two()).await?;
+        let mut values = two();
+        values["gateway"]["oidc"] = trusting(&ISSUERS[..1]);
+        Release::install(&namespace, values).await?;
         let git = GitHost::http()?;
         let mut files = greeting("one").to_vec();
         files.extend(tool("part", &json!({}), "def part():\n    return 'bye'\n"));
@@ -122,6 +182,7 @@ async fn groups_keys_and_rules_come_and_go_at_every_replica_without_a_restart() 
             .delete("library", &DeleteParams::default())
             .await?;
         everywhere(&caller, refused(401)).await?;
+        issuers_come_and_go(&namespace).await?;
         let now: Vec<_> = gateways(&namespace)
             .await?
             .into_iter()

@@ -12,7 +12,7 @@ use ramen_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::{both, two};
+use super::{both, metrics, two};
 use crate::t4::greeting;
 
 /// What the other server wants to see: first the one, later the other.
@@ -35,12 +35,18 @@ async fn operate(url: &str, key: &str, path: &str, input: &Value) -> anyhow::Res
 #[ignore = "needs a cluster: make e2e"]
 async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_chart() {
     with_temp_ns(Tier::T4, async |namespace| {
-        let keys = json!({ "stringData": { "ana.read": "rmk_ana", "bo.write": "rmk_bo" } });
+        let keys = json!({ "stringData": {
+            "ana.read": "rmk_ana", "bo.write": "rmk_bo", "cy.keys": "rmk_cy", "di.keys": "rmk_di",
+        }});
         namespace.apply::<Secret>("operators", keys).await?;
         let mut values = two();
-        values["gateway"]["operations"] = json!({
-            "secretName": "operators", "cidrs": ["10.0.0.0/8"], "rules": [{ "groups": ["platform"], "level": "write" }],
-        });
+        let rules = json!([
+            { "groups": ["platform"], "level": "write" },
+            { "keys": ["cy"], "level": "read", "namespaces": [namespace.name] },
+            { "keys": ["di"], "level": "write", "namespaces": ["elsewhere-*"] },
+        ]);
+        values["gateway"]["operations"] =
+            json!({ "secretName": "operators", "cidrs": ["10.0.0.0/8"], "rules": rules });
         // Nobody signs in there: the rules are read all the same.
         let issuers = json!([{ "issuer": "https://login.example.com" }]);
         values["gateway"]["oidc"] =
@@ -58,10 +64,12 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
         assert_eq!(listed["groups"][0]["group"], json!(name), "{listed}");
         let (status, _) = operate(&urls[0], "rmk_stranger", "groups/list", &json!({})).await?;
         assert_eq!(status, 401);
-        let metrics = format!("{}/metrics", urls[0].replace(":8080", ":9090"));
-        let metrics = request("GET", &metrics, &[], b"").await?.body;
+        let page = format!("http://{}/metrics", metrics(&urls[0]));
+        let metrics = request("GET", &page, &[], b"").await?.body;
         let read = r#"ramen_gateway_unusable_files{file="operators"} 0"#;
         ensure!(metrics.contains(read), "{metrics}");
+
+        keys_see_their_namespaces_alone(&urls[0], &name).await?;
 
         let second = git.push(&greeting("two"))?;
         let deploy = json!({ "group": name, "ref": second });
@@ -78,6 +86,30 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
         other_servers_are_offered_beside(&group, &urls).await
     })
     .await;
+}
+
+/// The one looks at the group, and the other one learns nothing of it.
+async fn keys_see_their_namespaces_alone(url: &str, group: &str) -> anyhow::Result<()> {
+    let deploy = json!({ "group": group, "ref": "main" });
+    let get = json!({ "group": group });
+    for (key, groups, asked, changed) in [
+        ("rmk_cy", json!([group]), 200, 403),
+        ("rmk_di", json!([]), 404, 404),
+    ] {
+        let (status, listed) = operate(url, key, "groups/list", &json!({})).await?;
+        assert_eq!(status, 200, "{key}: {listed}");
+        let listed = listed["groups"].as_array().into_iter().flatten();
+        let listed: Vec<_> = listed.map(|one| one["group"].clone()).collect();
+        assert_eq!(Value::from(listed), groups, "{key}");
+        for (path, input, wanted) in [
+            ("groups/get", &get, asked),
+            ("groups/deploy", &deploy, changed),
+        ] {
+            let (status, answer) = operate(url, key, path, input).await?;
+            assert_eq!(status, wanted, "{key} {path}: {answer}");
+        }
+    }
+    Ok(())
 }
 
 /// What a gateway tells of the upstreams of a group, by name.
