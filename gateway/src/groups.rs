@@ -248,12 +248,11 @@ impl Groups {
 
     fn put(&self, groups: &mut HashMap<GroupName, Arc<Group>>, spec: &GroupSpec) {
         let policy = &self.0.policy;
-        match groups.get(&spec.name) {
-            Some(group) => group.set(spec, policy),
-            None => {
-                self.tell_of_path(&spec.name);
-                groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
-            }
+        if let Some(group) = groups.get(&spec.name) {
+            group.set(spec, policy);
+        } else {
+            self.tell_of_path(&spec.name);
+            groups.insert(spec.name.clone(), Arc::new(Group::new(spec, policy)));
         }
     }
 

@@ -141,7 +141,7 @@ fn known(dir: &Path) -> (Known, Vec<String>) {
     let mut grants = Vec::new();
     for name in names {
         match read(&dir.join(&name), &name) {
-            Ok(Entry::Keys(grant)) => grants.extend(grant.map(|grant| (name, grant))),
+            Ok(Entry::Keys(grant)) => grants.extend(grant.map(|grant| (name, *grant))),
             Ok(Entry::Rules(rules)) => known.rules.extend(rules),
             Err(fault) => faults.push(format!("{name}: {fault}")),
         }
@@ -162,7 +162,7 @@ fn known(dir: &Path) -> (Known, Vec<String>) {
 
 /// What one file says.
 enum Entry {
-    Keys(Option<Grant>),
+    Keys(Option<Box<Grant>>),
     Rules(Vec<Rule>),
 }
 
@@ -189,9 +189,8 @@ fn read(path: &Path, file: &str) -> Result<Entry, String> {
         keys,
         rule: level.map(Rule::everywhere),
     };
-    Ok(Entry::Keys(
-        Some(grant).filter(|grant| !grant.keys.is_empty()),
-    ))
+    let some = !grant.keys.is_empty();
+    Ok(Entry::Keys(some.then(|| Box::new(grant))))
 }
 
 #[cfg(test)]
