@@ -13,11 +13,9 @@ use std::time::Duration;
 use ramen_gateway::callers::{Callers, Limits};
 use ramen_gateway::door::Door;
 use ramen_gateway::oidc::SettingsFile;
-<<<<<<< HEAD
-use ramen_gateway::operations::{Grant, Keyring, Operations, Operators, path_beside, platform};
-=======
-use ramen_gateway::operations::{Grant, Keyring, Level, Operations, Operators, Rule, platform};
->>>>>>> operators
+use ramen_gateway::operations::{
+    Grant, Keyring, Level, Operations, Operators, Rule, path_beside, platform,
+};
 use ramen_gateway::origin::Sites;
 use ramen_gateway::recent::Recent;
 use ramen_gateway::upstreams::{Policy, UpstreamSpec};
