@@ -125,7 +125,9 @@ where
     let stream = match tls {
         None => Stream::plain(stream, activity),
         Some(tls) => {
-            let encrypted = timeout(HANDSHAKE, tls.acceptor().accept(stream))
+            // Boxed: a connection keeps the place of its handshake for as long as it lasts, also without one.
+            let handshake = Box::pin(timeout(HANDSHAKE, tls.acceptor().accept(stream)));
+            let encrypted = handshake
                 .await
                 .map_err(|_| io::Error::other("no TLS handshake in time"))??;
             tracing::trace!(%peer, "TLS is agreed on");

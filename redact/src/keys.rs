@@ -162,9 +162,7 @@ impl KeySet {
     pub fn holds(&self, digest: &KeyDigest) -> bool {
         self.digests
             .iter()
-            .fold(Choice::from(0), |found, known| {
-                found | known.ct_eq(digest)
-            })
+            .fold(Choice::from(0), |found, known| found | known.ct_eq(digest))
             .into()
     }
 
