@@ -27,7 +27,7 @@ fn greeting(version: &str) -> [(String, String); 2] {
     tool("greet", &json!({ "name": { "type": "string" } }), &source)
 }
 
-/// Waits until it is so at a pod to which a Secret or ConfigMap has to come. The kubelet brings what has changed when it likes,
+/// Waits until it is so at a pod to which a Secret or `ConfigMap` has to come. The kubelet brings what has changed when it likes,
 /// at most a minute or so later, and tells nobody: it does so at once for a pod whose annotations change, so each question
 /// changes one.
 async fn arrives(
