@@ -251,7 +251,7 @@ async fn a_caller_that_leaves_frees_the_place_of_its_call() {
         "polls",
         &json!({"path": {"type": "string"}}),
         "from ramen_runtime import cancelled, progress\n\
-         def run(path):\n    progress(1)\n    try:\n        while True: pass\n    except BaseException:\n        \
+         def run(path):\n    progress(1)\n    try:\n        while True: cancelled()\n    except BaseException:\n        \
          with open(path, 'w') as pipe:\n            pipe.write(str(cancelled()))",
         &json!({}),
     );
