@@ -372,7 +372,8 @@ impl Call<'_> {
         drop(self.place);
         let (out, pieces) = stream::channel();
         let changes = listen::subscribe(&self.group);
-        let welcome = Welcome::new(&self.group, &self.caller, None);
+        // Boxed: the task of a listener would keep its place three times.
+        let welcome = Box::new(Welcome::new(&self.group, &self.caller, None));
         let stopping = self.gateway.stopping.clone();
         let counted = self.gateway.metrics.listening();
         tokio::spawn(async move {

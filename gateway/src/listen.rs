@@ -199,7 +199,7 @@ pub(crate) async fn serve(
     listen: Listen,
     mut changes: broadcast::Receiver<ListKind>,
     out: mpsc::Sender<Bytes>,
-    mut welcome: Welcome,
+    mut welcome: Box<Welcome>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut tick = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_EVERY, KEEP_ALIVE_EVERY);

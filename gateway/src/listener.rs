@@ -59,8 +59,24 @@ pub async fn serve(
     .await;
 }
 
-async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) -> io::Result<()> {
+async fn speak(
+    stream: Stream,
+    connection: Box<Connection>,
+    gateway: Arc<Gateway>,
+) -> io::Result<()> {
     let _counted = gateway.metrics.connected();
+    let speaking = speaking(stream, &connection, gateway);
+    connection
+        .drive(speaking, |speaking| speaking.get_mut().ask_to_end())
+        .await
+}
+
+/// What is spoken on a connection. Not in [`speak`] itself, which would keep the place of all that is needed here.
+fn speaking(
+    stream: Stream,
+    connection: &Connection,
+    gateway: Arc<Gateway>,
+) -> Pin<Box<Speaking<impl Answering + use<>>>> {
     let (peer, requests, cut) = (connection.peer, connection.requests(), connection.cut());
     let service = service_fn(move |request: Request<Incoming>| {
         let open = requests.open();
@@ -94,30 +110,41 @@ async fn speak(stream: Stream, connection: Connection, gateway: Arc<Gateway>) ->
         .max_local_error_reset_streams(Some(128))
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_ANSWER);
-    let speaking = Box::pin(Speaking::Silent(Some(Box::new((builder, stream, service)))));
-    connection
-        .drive(speaking, |speaking| speaking.get_mut().ask_to_end())
-        .await
+    Box::pin(Speaking::Silent(Some(Box::new((builder, stream, service)))))
+}
+
+/// What answers the requests of a connection.
+trait Answering:
+    Service<
+        Request<Incoming>,
+        Response = Response<Held<Body>>,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Unpin
+{
+}
+
+impl<S> Answering for S where
+    S: Service<
+            Request<Incoming>,
+            Response = Response<Held<Body>>,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + Unpin
+{
 }
 
 /// A connection, before and after its first bytes.
 ///
 /// hyper tells HTTP/1.1 from HTTP/2 too, but hands the bytes that it read for it on as a read of their own, after which its
 /// parser doubles the buffer for the next: 8 KiB more that a listener holds for hours.
-enum Speaking<S>
-where
-    S: Service<Request<Incoming>, Response = Response<Held<Body>>, Error = Infallible>,
-{
+enum Speaking<S: Answering> {
     /// `None` when it was asked to end.
     Silent(Option<Box<(auto::Builder<TokioExecutor>, Stream, S)>>),
     Served(Pin<Box<auto::Connection<'static, TokioIo<Stream>, S, TokioExecutor>>>),
 }
 
-impl<S> Speaking<S>
-where
-    S: Service<Request<Incoming>, Response = Response<Held<Body>>, Error = Infallible>,
-    S::Future: Send + 'static,
-{
+impl<S: Answering> Speaking<S> {
     fn ask_to_end(&mut self) {
         match self {
             Self::Silent(silent) => *silent = None,
@@ -126,11 +153,7 @@ where
     }
 }
 
-impl<S> Future for Speaking<S>
-where
-    S: Service<Request<Incoming>, Response = Response<Held<Body>>, Error = Infallible> + Unpin,
-    S::Future: Send + 'static,
-{
+impl<S: Answering> Future for Speaking<S> {
     type Output = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

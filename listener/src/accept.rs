@@ -44,7 +44,7 @@ impl std::fmt::Debug for Port {
 /// Gives each connection to `speak` until the port stops; returns when the last one has ended.
 pub async fn serve<S, F>(port: Port, speak: S)
 where
-    S: Fn(Stream, Connection) -> F + Clone + Send + 'static,
+    S: Fn(Stream, Box<Connection>) -> F + Clone + Send + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     let Port {
@@ -79,14 +79,15 @@ where
                 continue;
             }
         };
-        let connection = Connection {
+        // Boxed: each future that it is handed to keeps its place in what the connection takes for hours.
+        let connection = Box::new(Connection {
             peer: peer.ip(),
             activity: Arc::new(Activity::new()),
             cut: Arc::default(),
             bounds,
             stopping: stopping.clone(),
             crowded: Arc::clone(&crowded),
-        };
+        });
         let (speak, tls, alive) = (speak.clone(), tls.clone(), alive.clone());
         tokio::spawn(async move {
             if let Err(error) = begin(stream, peer, connection, tls, speak).await {
@@ -112,12 +113,12 @@ async fn take(places: &Arc<Semaphore>, crowded: &AtomicBool) -> Option<OwnedSema
 async fn begin<S, F>(
     stream: TcpStream,
     peer: SocketAddr,
-    connection: Connection,
+    connection: Box<Connection>,
     tls: Option<Arc<Tls>>,
     speak: S,
 ) -> io::Result<()>
 where
-    S: Fn(Stream, Connection) -> F,
+    S: Fn(Stream, Box<Connection>) -> F,
     F: Future<Output = io::Result<()>>,
 {
     stream.set_nodelay(true)?;

@@ -137,7 +137,7 @@ impl Connection {
     /// Runs the connection to its end; `ask` tells it that it takes no more requests. It is boxed,
     /// because a future keeps both the argument that it got and the place where it pins it.
     pub async fn drive<C, E>(
-        self,
+        self: Box<Self>,
         mut connection: Pin<Box<C>>,
         ask: impl Fn(Pin<&mut C>),
     ) -> io::Result<()>

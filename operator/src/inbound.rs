@@ -81,7 +81,7 @@ pub(crate) async fn serve<H, F>(
 
 async fn speak<H, F>(
     stream: Stream,
-    connection: Connection,
+    connection: Box<Connection>,
     bounds: Bounds,
     handler: H,
 ) -> io::Result<()>

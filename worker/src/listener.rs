@@ -64,7 +64,7 @@ pub(crate) async fn serve(
 
 async fn http2(
     stream: Stream,
-    connection: Connection,
+    connection: Box<Connection>,
     front: &Arc<Front>,
     routes: Routes,
 ) -> std::io::Result<()> {
