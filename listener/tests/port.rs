@@ -67,7 +67,11 @@ impl Server {
     }
 }
 
-async fn speak(stream: Stream, connection: Connection, go: Arc<Notify>) -> std::io::Result<()> {
+async fn speak(
+    stream: Stream,
+    connection: Box<Connection>,
+    go: Arc<Notify>,
+) -> std::io::Result<()> {
     let requests = connection.requests();
     let service = service_fn(move |request: Request<Incoming>| {
         let (open, go) = (requests.open(), Arc::clone(&go));
