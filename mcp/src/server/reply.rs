@@ -45,7 +45,7 @@ impl Output {
         }
     }
 
-    /// Whether results of this era carry the value.
+    /// Whether results of this era carry the value. They are held to it in both.
     fn structured(self, era: Era) -> bool {
         match self {
             Self::None => false,
@@ -131,10 +131,10 @@ impl Server {
     /// The response of a finished tool call.
     pub fn tool_reply(&self, call: &ToolCall, outcome: Outcome<'_>) -> Bytes {
         let output = self.outputs.get(call.tool).copied().unwrap_or(Output::None);
-        let wanted = output.structured(call.era);
+        let declared = output != Output::None;
         let value = match outcome {
             Outcome::Error(message) => return self.tool_error(&call.id, call.era, message),
-            Outcome::Text(_) | Outcome::Json(_) if !wanted => None,
+            Outcome::Text(_) | Outcome::Json(_) if !declared => None,
             Outcome::Text(text) => match as_value(output, text) {
                 Ok(value) => Some(value),
                 Err(message) => return self.mismatch(call, &message),
@@ -143,7 +143,7 @@ impl Server {
                 Some(value) => Some(value),
                 None => return call.error(&unusable()),
             },
-            Outcome::Content(_) | Outcome::Blob(_) if wanted => {
+            Outcome::Content(_) | Outcome::Blob(_) if declared => {
                 return self.mismatch(call, "the tool built content instead of a value");
             }
             Outcome::Content(_) | Outcome::Blob(_) => None,
@@ -185,7 +185,7 @@ impl Server {
                 answer.json("content", &[block]);
             }
         }
-        if let Some(value) = &value {
+        if let Some(value) = value.filter(|_| output.structured(call.era)) {
             answer.member("structuredContent", |out| {
                 out.extend_from_slice(value.as_bytes());
             });

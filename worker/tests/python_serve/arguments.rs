@@ -42,6 +42,12 @@ fn group() -> Group {
             "def run(): return [1]",
             &json!({"output": {"type": "object", "properties": {"a": {"type": "integer"}}}}),
         )
+        .tool_with(
+            "broken_number",
+            &json!({}),
+            "def run(): return 'many'",
+            &json!({"output": {"type": "number"}}),
+        )
 }
 
 /// An argument failure: `-32602` that names it in the legacy era, a result with `isError` in the
@@ -187,8 +193,14 @@ async fn env23_a_scalar_output_is_a_schema_with_a_value_or_neither() {
         let answer = client.send(&modern(1, "tools/call", params)).await.unwrap();
         assert_eq!(answer["result"]["structuredContent"], 2.5, "{answer}");
 
-        let error = client.error("broken_promise", json!({})).await;
-        assert!(error.starts_with("OutputMismatch: "), "{error}");
+        // It is held to it whether the client is shown it or not.
+        for broken in ["broken_promise", "broken_number"] {
+            let error = client.error(broken, json!({})).await;
+            assert!(error.starts_with("OutputMismatch: "), "{error}");
+            let params = json!({"name": broken, "arguments": {}});
+            let answer = client.send(&modern(1, "tools/call", params)).await.unwrap();
+            assert_eq!(text_of(&answer), error);
+        }
     })
     .await;
 }
