@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, env = names::STORE, default_value = "/var/lib/ramen/store", value_name = "DIR|BUCKET")]
     pub store: PathBuf,
     /// Pods read layers from the bucket of the store themselves
-    #[arg(long, env = names::PODS_BUCKET, value_parser = clap::builder::BoolishValueParser::new(), default_value = "false", action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "0|1")]
+    #[arg(long, env = names::PODS_BUCKET, value_parser = clap::builder::BoolishValueParser::new(), default_value = "false", action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
     pub pods_bucket: bool,
     /// Secret of each namespace with the variables for that
     #[arg(long, env = names::PODS_BUCKET_SECRET, value_name = "NAME")]
@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long, env = names::FETCHES, default_value_t = 4, value_name = "N")]
     pub fetches: usize,
     /// Allow repositories over plain http
-    #[arg(long, env = names::ALLOW_HTTP, value_parser = clap::builder::BoolishValueParser::new(), default_value = "false", action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "0|1")]
+    #[arg(long, env = names::ALLOW_HTTP, value_parser = clap::builder::BoolishValueParser::new(), default_value = "false", action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
     pub allow_http: bool,
     /// What is logged
     #[arg(long, env = names::LOG, default_value = "info", value_name = "FILTER")]

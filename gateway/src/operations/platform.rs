@@ -237,7 +237,7 @@ impl Parts {
             self.changing(
                 About {
                     id: "groups.deploy",
-                    summary: "Serves a branch, tag or commit of the group's repository. A revision that does not load never replaces the one that serves.",
+                    summary: "Serves a branch, tag or commit of the group's repository. A revision of which nothing loads never replaces the one that serves; of a partly broken one the rest serves.",
                     access: WRITE,
                     input: deploy(),
                 },
