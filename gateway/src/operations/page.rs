@@ -1,15 +1,12 @@
 //! docs/reference/operations.md, made of the same descriptors that are served.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::descriptor::{Descriptor, tool_name};
 use super::error::OpError;
-use super::fixed::Fixed;
 use super::{openapi, platform};
-use crate::groups::Groups;
 
 const HEAD: &str = "# Operations
 
@@ -30,10 +27,7 @@ what the caller may use.
 
 /// The page.
 pub fn reference_page() -> String {
-    let groups = Groups::default();
-    let keeper = Arc::new(Fixed::new(groups.clone()));
-    let (recent, keyring) = (Arc::default(), Arc::default());
-    let all = platform::descriptors(keeper, groups, recent, keyring);
+    let all = platform::described();
     let mut page = HEAD.to_owned();
     page.push_str("\n| operation | access | what it does |\n|---|---|---|\n");
     for one in &all {

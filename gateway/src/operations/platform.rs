@@ -19,6 +19,7 @@ use super::check::{DefaultPolicy, Gate};
 use super::config::{Config, ConfigError, DEFAULT_MAX_RESULT, Operations, new, plain_context};
 use super::descriptor::{Access, Descriptor, Flags};
 use super::error::OpError;
+use super::fixed::Fixed;
 use super::keyring::Keyring;
 use crate::groups::{GroupName, Groups};
 use crate::recent::Recent;
@@ -114,6 +115,18 @@ pub fn descriptors(
     let mut all = parts.that_read();
     all.extend(parts.that_change());
     all
+}
+
+/// The descriptors of all operations, for whoever only reads them: what they work on is empty.
+pub(super) fn described() -> Vec<Descriptor> {
+    let groups = Groups::default();
+    let keeper = Arc::new(Fixed::new(groups.clone()));
+    descriptors(keeper, groups, Arc::default(), Arc::default())
+}
+
+/// The names of all operations.
+pub(super) fn ids() -> Vec<String> {
+    described().into_iter().map(|one| one.id).collect()
 }
 
 /// What changes something, and doing it twice is doing it once.
