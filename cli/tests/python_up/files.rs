@@ -298,6 +298,39 @@ fn a_file_without_a_group_that_can_run_is_wrong_usage_with_all_faults() {
 }
 
 #[test]
+fn a_name_that_another_source_has_now_does_not_serve_what_the_first_one_had() {
+    let place = Place::new();
+    let folder = place.demo("demo");
+    std::fs::write(folder.join(TOOL), OTHER).unwrap();
+    let mut up = place.up(&[folder.to_str().unwrap()]);
+    up.until("the folder serves", "demo", |s| {
+        s["ready"] == true && s["revision"].is_string()
+    });
+    assert_eq!(call(&place, "demo"), "43\n");
+    assert_eq!(up.stop(), Some(0));
+    let repo = place.repo("demo");
+    let file = place.write("group.yaml", &document("demo", &repo.bare, ""));
+    // Nothing serves while the repository is away.
+    std::fs::rename(&repo.bare, place.path("gone")).unwrap();
+    let mut up = place.up(&["-f", file.to_str().unwrap()]);
+    let away = up.until("the repository is asked", "demo", |s| {
+        s["errors"] != json!([])
+    });
+    assert_eq!(
+        (&away["ready"], &away["revision"]),
+        (&json!(false), &json!(null))
+    );
+    std::fs::rename(place.path("gone"), &repo.bare).unwrap();
+    assert_eq!(place.run(&["poke"]).code, Some(0));
+    up.until("the repository serves", "demo", |s| s["ready"] == true);
+    assert_eq!(call(&place, "demo"), "42\n");
+    let all = up.all();
+    let folders = all.iter().filter_map(|s| s["revision"].as_str());
+    assert_eq!(folders.filter(|r| r.starts_with("folder@")).count(), 0);
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[test]
 fn a_spec_that_names_another_repository_is_followed_at_once() {
     let place = Place::new();
     let (one, two) = (place.repo("one"), place.repo("two"));

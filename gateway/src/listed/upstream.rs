@@ -65,7 +65,8 @@ impl Listed {
             (None, Some(_)) if !of_url => (self.env, self.env_files),
             _ => {
                 return Err(
-                    "it needs either a url with headers, or a command with args and env, not both".to_owned(),
+                    "it needs either a url with headers, or a command with args and env, not both"
+                        .to_owned(),
                 );
             }
         };
