@@ -185,7 +185,8 @@ fn keys_and_secrets_come_from_the_file_and_follow_it() {
              apiVersion: v1\nkind: Secret\nmetadata: {{name: values}}\nstringData: {{WORD: {value}}}\n"
         )
     };
-    let code = "import ramen_runtime\nfrom demo_calculator_tool_utils import apply\n\ndef calculator_func(var1, var2, func):\n    \
+    let code = "import os, ramen_runtime\nfrom demo_calculator_tool_utils import apply\n\ndef calculator_func(var1, var2, func):\n    \
+                assert 'RAMEN_SECRET_DEMO__SHELL' not in os.environ\n    \
                 return ramen_runtime.secrets.resolve('{{$demo.WORD}}').upper()[::-1] if var1 == 6 else apply(func, var1, var2)\n";
     std::fs::write(repo.work.join(TOOL), code).unwrap();
     place.push(&repo);
@@ -193,7 +194,12 @@ fn keys_and_secrets_come_from_the_file_and_follow_it() {
         "group.yaml",
         &secrets("rmk_first_key_of_the_test", "hello-from-a-secret"),
     );
-    let mut up = place.up(&["-f", file.to_str().unwrap()]);
+    // Those of the shell are for a folder.
+    let shell = [
+        ("RAMEN_SECRET_DEMO__WORD", "of-the-shell"),
+        ("RAMEN_SECRET_DEMO__SHELL", "of-the-shell"),
+    ];
+    let mut up = place.up_with(&["-f", file.to_str().unwrap()], &shell);
     up.until("it serves", "demo", |s| {
         s["ready"] == true && s["revision"].is_string()
     });
