@@ -79,7 +79,7 @@ fn describe(page: &mut String, one: &Descriptor) {
     fields(page, "result", &one.result);
 }
 
-/// The fields of an object, and of the objects in its only list.
+/// The fields of an object, and of the objects in it.
 fn fields(page: &mut String, title: &str, schema: &Value) {
     let Some(properties) = schema["properties"].as_object() else {
         return;
@@ -88,19 +88,22 @@ fn fields(page: &mut String, title: &str, schema: &Value) {
         return;
     }
     let _ = write!(page, "\n| {title} | type | |\n|---|---|---|\n");
-    for (name, field) in properties {
-        row(page, name, field, schema);
-        let item = &field["items"];
-        for (inner, field) in item["properties"].as_object().into_iter().flatten() {
-            row(page, &format!("{name}[].{inner}"), field, item);
-        }
+    rows(page, "", schema);
+}
+
+fn rows(page: &mut String, within: &str, schema: &Value) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let place = format!("{within}{name}");
+        row(page, &place, field, schema);
+        rows(page, &format!("{place}."), field);
+        rows(page, &format!("{place}[]."), &field["items"]);
     }
 }
 
 fn row(page: &mut String, name: &str, field: &Value, within: &Value) {
     let kinds: Vec<&str> = match &field["type"] {
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
-        kind => kind.as_str().into_iter().collect(),
+        kind => vec![kind.as_str().unwrap_or("any")],
     };
     let own = name.rsplit('.').next().unwrap_or(name);
     let required = within["required"].as_array();

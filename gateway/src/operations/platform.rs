@@ -2,7 +2,7 @@
 
 mod asked;
 mod input;
-mod result;
+pub(super) mod result;
 mod tools;
 
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl Parts {
             self.reading(
                 About {
                     id: "groups.get",
-                    summary: "Shows one group: revisions, state, packages, upstreams.",
+                    summary: "Shows one group: its state and revisions, its upstreams, and what else is known where it is kept.",
                     access: READ,
                     input: group_only(),
                 },
@@ -216,7 +216,7 @@ impl Parts {
             self.reading(
                 About {
                     id: "tools.list",
-                    summary: "Lists the tools that a group serves now.",
+                    summary: "Lists the tools that a group serves now, those of its upstreams too, as clients see them.",
                     access: READ,
                     input: group_only(),
                 },
