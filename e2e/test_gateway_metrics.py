@@ -7,12 +7,14 @@ import pytest
 
 import programs
 
+RITA = "rmk_" + "0" * 64
+
 
 @pytest.fixture
 def counted(demo, tmp_path):
     operators = tmp_path / "operators"
     operators.mkdir()
-    (operators / "rita.read").write_text("rmk_rita\n")
+    (operators / "rita.read").write_text(f"{RITA}\n")
     gateway = programs.Gateway(tmp_path, {"demo": demo}, RAMEN_METRICS_LISTEN="127.0.0.1:0",
                                RAMEN_OPERATORS_DIR=str(operators))
     gateway.operators = operators
@@ -46,11 +48,11 @@ def test_requests_refusals_and_workers_are_counted(counted):
 
 def test_operators_of_a_file_of_groups_look_and_change_nothing(counted):
     api = f"{counted.url}/api/v1"
-    status, body = send(counted, f"{api}/groups/list", "rmk_rita")
+    status, body = send(counted, f"{api}/groups/list", RITA)
     assert status == 200 and json.loads(body)["groups"][0]["group"] == "default/demo"
-    status, body = send(counted, f"{api}/tools/list?group=demo", "rmk_rita")
+    status, body = send(counted, f"{api}/tools/list?group=demo", RITA)
     assert status == 200 and "demo_calculator_tool" in body
-    status, body = send(counted, f"{api}/groups/suspend", "rmk_rita", "--json", '{"group":"demo"}')
+    status, body = send(counted, f"{api}/groups/suspend", RITA, "--json", '{"group":"demo"}')
     assert status == 403 and json.loads(body)["error"]["code"] == "forbidden"
     operations = "ramen_gateway_operations_total"
     assert programs.metric(counted, operations, operation="groups.list", outcome="ok") == 1
@@ -58,8 +60,8 @@ def test_operators_of_a_file_of_groups_look_and_change_nothing(counted):
     # The callers' own key opens no operation, and a key that is taken away opens nothing.
     assert send(counted, f"{api}/groups/list", counted.key)[0] == 401
     (counted.operators / "rita.read").unlink()
-    programs.until(lambda: send(counted, f"{api}/groups/list", "rmk_rita")[0] == 401, "the key is not valid any more")
-    assert "rmk_rita" not in counted.log.read_text()
+    programs.until(lambda: send(counted, f"{api}/groups/list", RITA)[0] == 401, "the key is not valid any more")
+    assert RITA not in counted.log.read_text()
     # A file with a fault is told until it is mended.
     rules = counted.operators / "rules.yaml"
     for text, unusable in (("rules: [{level: read}]", 1), ("rules: []", 0)):

@@ -21,7 +21,7 @@ def watched(demo, tmp_path_factory):
         pytest.skip("no prometheus: charts/tests/tools.sh brings it, or set RAMEN_PROMETHEUS")
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "operators").mkdir()
-    (folder / "operators" / "rita.read").write_text("rmk_rita\n")
+    (folder / "operators" / "rita.read").write_text("rmk_" + "0" * 64)
     issuers = folder / "oidc.yaml"
     issuers.write_text(ISSUERS)
     gateway = programs.Gateway(folder, {"demo": demo}, upstreams=[UPSTREAM], RAMEN_METRICS_LISTEN="127.0.0.1:0",

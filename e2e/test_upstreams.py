@@ -101,6 +101,8 @@ def test_tools_of_other_servers_are_beside_the_groups_own(up, mode):
 
     names = ask(up, mode, body)
     assert {OWN, "web_add", "program_add", "web_fail"} <= set(names)
+    operators = [tool["name"] for tool in up.operate("tools/list", group="demo")["tools"]]
+    assert {OWN, "web_add", "program_add", "web_fail"} <= set(operators)
     assert call(up, OWN, {"var1": 6, "var2": 7, "func": "multiply"}, mode).content[0].text == "42"
     assert call(up, "web_add", {"a": 40, "b": 2}, mode).content[0].text == "42"
     assert call(up, "program_add", {"a": 1, "b": 2}, mode).content[0].text == "3"

@@ -129,7 +129,7 @@ pub const UPSTREAM: &[CelRule] = &[
     ),
     (
         "has(self.url) != has(self.command)",
-        "an upstream needs either a url or a command",
+        "an upstream needs either a url or a command, not both",
     ),
     (
         "!has(self.url) || self.url.matches('^https?://[^/@#?]+([/?][^#]*)?$')",

@@ -109,19 +109,40 @@ impl Group {
         let changes = Changes::default();
         let upstreams = Upstreams::new(spec.name.to_string(), changes.sender());
         upstreams.set(&spec.upstreams, policy);
-        Self {
+        let group = Self {
             name: spec.name.clone(),
             pool: Pool::new(&spec.workers),
             changes,
             upstreams,
             access: watch::Sender::new(Arc::new(Access::of(spec))),
-        }
+        };
+        group.tell_of_unknown_keys();
+        group
     }
 
     fn set(&self, spec: &GroupSpec, policy: &Policy) {
         self.pool.set(&spec.workers);
         self.upstreams.set(&spec.upstreams, policy);
-        self.access.send_replace(Arc::new(Access::of(spec)));
+        let before = self.access.send_replace(Arc::new(Access::of(spec)));
+        if before.keys != spec.keys || before.rules != spec.access {
+            self.tell_of_unknown_keys();
+        }
+    }
+
+    /// A key that rules name and that is not there opens nothing, and shuts out all others all the same.
+    fn tell_of_unknown_keys(&self) {
+        let access = self.access();
+        let Some(rules) = access.rules.as_ref().filter(|_| !access.keys.is_empty()) else {
+            return;
+        };
+        for (field, key) in rules.unknown_keys(|name| access.keys.has_name(name)) {
+            tracing::warn!(
+                group = %self.name,
+                field,
+                key,
+                "an access rule names a key that the group does not have now: make it, or mend the name; its keys have the names of their files, or of the entries of their Secret"
+            );
+        }
     }
 
     /// Lets nobody in any more: calls that still run are withheld, streams end.
@@ -300,7 +321,10 @@ impl std::fmt::Display for GroupName {
 
 #[cfg(test)]
 mod tests {
+    use ramen_group::access::RuleText;
+
     use super::*;
+    use crate::logs::Log;
 
     fn spec(namespace: &str, name: &str, key: &str) -> GroupSpec {
         GroupSpec {
@@ -341,6 +365,34 @@ mod tests {
         assert_eq!(groups.named("y").unwrap().name.to_string(), "b/y");
         assert_eq!(groups.named("a/x").unwrap().name.to_string(), "a/x");
         assert!(groups.named("x").is_none() && groups.named("").is_none());
+    }
+
+    #[test]
+    fn a_key_that_rules_name_and_that_is_not_there_is_told_when_one_of_them_changes() {
+        let (log, _guard) = Log::begin();
+        let told = || log.count("an access rule names a key");
+        let mut ghostly = spec("a", "x", "");
+        let rule = |key: &str| RuleText {
+            keys: vec![key.to_owned()],
+            tools: vec!["*".to_owned()],
+            ..RuleText::default()
+        };
+        let rules = |key: &str| Some(Arc::new(AccessRules::new(vec![rule(key)]).unwrap()));
+        let groups = Groups::default();
+        ghostly.access = rules("ghost");
+        groups.set(&ghostly);
+        assert_eq!(told(), 0, "no key is locked out");
+        ghostly.keys.add_named(Some("ci"), "rmk_1");
+        groups.set(&ghostly);
+        groups.set(&ghostly);
+        assert_eq!(told(), 1, "{}", log.text());
+        assert_eq!(log.count("ghost"), 1, "{}", log.text());
+        ghostly.access = rules("ci");
+        groups.set(&ghostly);
+        assert_eq!(told(), 1);
+        ghostly.access = rules("ghost");
+        groups.set(&ghostly);
+        assert_eq!(told(), 2);
     }
 
     #[test]

@@ -161,6 +161,19 @@ impl AccessRules {
         self.allowed(|rule| rule.whom.is_key(name))
     }
 
+    /// Where rules name keys that are not there: the field, such as `rules[0].keys`, and the name.
+    pub fn unknown_keys(&self, is_there: impl Fn(&str) -> bool) -> Vec<(String, &str)> {
+        let rules = self.rules.iter().enumerate();
+        let named = rules.flat_map(|(at, rule)| {
+            let names = rule.whom.key_names();
+            names.map(move |name| (at, name))
+        });
+        let unknown = named.filter(|(_, name)| !is_there(name));
+        unknown
+            .map(|(at, name)| (format!("rules[{at}].keys"), name))
+            .collect()
+    }
+
     fn allowed(self: &Arc<Self>, about: impl Fn(&Rule) -> bool) -> Option<Allowed> {
         let rules = self.rules.iter().enumerate();
         let mask = rules

@@ -91,8 +91,7 @@ impl KeySet {
         Self::default()
     }
 
-    /// Keys from the text of a key file: one a line, trimmed; blank lines and lines that start with
-    /// `#` are none.
+    /// Keys from the text of a key file, as [`keys_of`] finds them.
     pub fn from_lines(text: &str) -> Self {
         let mut keys = Self::empty();
         keys.add_lines(text);
@@ -107,11 +106,8 @@ impl KeySet {
     /// Adds the keys of one more key file, which are known by this name: that of the file, or of the entry of a Secret.
     pub fn add_named(&mut self, name: Option<&str>, text: &str) {
         let name = name.map(Arc::<str>::from);
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        for line in text.lines().map(str::trim) {
-            if !line.is_empty() && !line.starts_with('#') {
-                self.put(KeyDigest::of(line), name.clone());
-            }
+        for key in keys_of(text) {
+            self.put(KeyDigest::of(key), name.clone());
         }
     }
 
@@ -141,6 +137,11 @@ impl KeySet {
     pub fn name_of(&self, digest: &KeyDigest) -> Option<&str> {
         let at = self.digests.iter().position(|known| known == digest)?;
         self.names[at].as_deref()
+    }
+
+    /// Whether a key is known by this name.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.names.iter().flatten().any(|known| &**known == name)
     }
 
     /// How many keys are valid.
@@ -179,6 +180,13 @@ impl KeySet {
         let index = usize::try_from(index).ok()?;
         bool::from(found).then(|| &self.digests[index])
     }
+}
+
+/// The keys in the text of a key file: one a line, trimmed; blank lines and lines that start with `#` are none.
+pub fn keys_of(text: &str) -> impl Iterator<Item = &str> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = text.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// The token of an `authorization: Bearer …` header; `None` when it has another form or is empty.
@@ -229,6 +237,7 @@ mod tests {
         assert_eq!(name("rmk_b").as_deref(), Some("ci"));
         assert_eq!(name("rmk_c").as_deref(), Some("ci"));
         assert_eq!(name("rmk_d"), None);
+        assert!(keys.has_name("ci") && !keys.has_name("late") && !keys.has_name("rmk_a"));
     }
 
     #[test]

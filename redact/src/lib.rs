@@ -7,7 +7,7 @@ pub mod safe_url;
 pub mod secret;
 
 pub use chain::chain;
-pub use keys::{KeyDigest, KeySet, bearer_token};
+pub use keys::{KeyDigest, KeySet, bearer_token, keys_of};
 pub use redactor::Redactor;
 pub use safe_url::{SafeUrl, mask_urls};
 pub use secret::Secret;

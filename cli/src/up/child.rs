@@ -1,7 +1,9 @@
 //! Child processes in a group of their own, ended with all that they started.
 
+use std::path::Path;
 use std::time::Duration;
 
+use ramen_group::secrets::ENV_PREFIX;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
@@ -9,6 +11,18 @@ use tokio::process::{Child, Command};
 pub(crate) struct Running {
     pub(crate) child: Child,
     group: Option<Pid>,
+}
+
+/// A command that gets the secrets which it is given. Those in this process's own environment are those of a folder, and
+/// whoever runs one names them.
+pub(crate) fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Makes the child the leader of its own process group, so that a terminal's interrupt reaches only `ramen up`, which

@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) no_install: bool,
     pub(crate) allow_sdist: bool,
     pub(crate) timeout_secs: Option<u64>,
-    /// Environment beyond the one inherited: package index settings and `RAMEN_SECRET_*`.
+    /// Environment beyond the one inherited: package index settings, and all of `RAMEN_SECRET_*`.
     pub(crate) env: Vec<(String, OsString)>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn size(bytes: u64) -> String {
 
 impl Job {
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.worker);
+        let mut command = child::command(&self.worker);
         command.arg("deploy");
         match &self.code {
             Code::Dir(dir) => command.arg("--code-dir").arg(dir),

@@ -228,6 +228,8 @@ impl Platform for Desk {
             let mut status = serde_json::to_value(&kept.status)
                 .map_err(|error| OpError::Internal(error.to_string().into()))?;
             status["group"] = name.to_string().into();
+            // What they are is asked with groups.errors.
+            status["errors"] = kept.status.errors.len().into();
             status["suspended"] = kept.is_suspended().into();
             Ok(status)
         }))

@@ -4,6 +4,7 @@
 //! the loop and comes back as an event.
 
 mod outcome;
+mod remembered;
 mod work;
 
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use super::status::Status;
 use super::watch::Changes;
 use super::worker::{Setting, Worker};
 use super::{keys, machine::Machine};
-use crate::state::{GroupDir, GroupInfo, read_json, write_atomic};
+use crate::state::{GroupDir, GroupInfo, write_atomic};
 
 /// Pause after something of this machine or the source failed, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -90,6 +91,8 @@ struct Group {
     spec: Arc<GroupSpec>,
     dir: GroupDir,
     memory: Memory,
+    /// Where what serves comes from.
+    origin: String,
     status: Status,
     news: mpsc::UnboundedSender<News>,
     work: JoinSet<Done>,
@@ -203,13 +206,15 @@ impl Group {
         dir: GroupDir,
         news: mpsc::UnboundedSender<News>,
     ) -> Self {
-        let memory: Memory = read_json(&dir.memory()).unwrap_or_default();
+        let origin = spec.source.origin();
+        let memory = remembered::load(&dir.memory(), &origin);
         let status = Status::new(&spec.key.0, &spec.key.1);
         Self {
             machine,
             spec,
             dir,
             memory,
+            origin,
             status,
             news,
             work: JoinSet::new(),
@@ -317,7 +322,11 @@ impl Group {
 
     /// Takes a step of the machine, saves the memory, then acts.
     fn feed(&mut self, event: Event, worker: &Worker) {
+        let served = self.memory.serving.clone();
         let actions = step(&mut self.memory, event);
+        if self.memory.serving != served {
+            self.origin = self.spec.source.origin();
+        }
         // Saved before anything is done: what is lost in a crash is asked for again at the next start.
         if let Err(error) = self.save() {
             self.say(format!("the state cannot be saved: {error}"));
@@ -330,10 +339,7 @@ impl Group {
     }
 
     fn save(&self) -> std::io::Result<()> {
-        write_atomic(
-            &self.dir.memory(),
-            &serde_json::to_vec_pretty(&self.memory)?,
-        )
+        remembered::save(&self.dir.memory(), &self.origin, &self.memory)
     }
 
     fn act(&mut self, action: Action, worker: &Worker) {

@@ -25,6 +25,16 @@ pub(super) enum Source {
     Folder(PathBuf),
 }
 
+impl Source {
+    /// Where the code comes from, whichever revision of it is wanted.
+    pub(super) fn origin(&self) -> String {
+        match self {
+            Self::Git { remote, path, .. } => format!("{} {path}", remote.url),
+            Self::Folder(dir) => dir.display().to_string(),
+        }
+    }
+}
+
 /// A revision that is known to exist.
 #[derive(Debug, Clone)]
 pub(super) enum Found {

@@ -280,7 +280,7 @@ impl Supervisor {
         let (dir, setting) = (&self.dir, &self.setting);
         let log = dir.worker_log();
         let log = append(&log)?;
-        let mut command = Command::new(&setting.program);
+        let mut command = child::command(&setting.program);
         command
             .arg("serve")
             .stdin(Stdio::null())

@@ -185,7 +185,8 @@ fn keys_and_secrets_come_from_the_file_and_follow_it() {
              apiVersion: v1\nkind: Secret\nmetadata: {{name: values}}\nstringData: {{WORD: {value}}}\n"
         )
     };
-    let code = "import ramen_runtime\nfrom demo_calculator_tool_utils import apply\n\ndef calculator_func(var1, var2, func):\n    \
+    let code = "import os, ramen_runtime\nfrom demo_calculator_tool_utils import apply\n\ndef calculator_func(var1, var2, func):\n    \
+                assert 'RAMEN_SECRET_DEMO__SHELL' not in os.environ\n    \
                 return ramen_runtime.secrets.resolve('{{$demo.WORD}}').upper()[::-1] if var1 == 6 else apply(func, var1, var2)\n";
     std::fs::write(repo.work.join(TOOL), code).unwrap();
     place.push(&repo);
@@ -193,7 +194,12 @@ fn keys_and_secrets_come_from_the_file_and_follow_it() {
         "group.yaml",
         &secrets("rmk_first_key_of_the_test", "hello-from-a-secret"),
     );
-    let mut up = place.up(&["-f", file.to_str().unwrap()]);
+    // Those of the shell are for a folder.
+    let shell = [
+        ("RAMEN_SECRET_DEMO__WORD", "of-the-shell"),
+        ("RAMEN_SECRET_DEMO__SHELL", "of-the-shell"),
+    ];
+    let mut up = place.up_with(&["-f", file.to_str().unwrap()], &shell);
     up.until("it serves", "demo", |s| {
         s["ready"] == true && s["revision"].is_string()
     });
@@ -295,6 +301,39 @@ fn a_file_without_a_group_that_can_run_is_wrong_usage_with_all_faults() {
     ] {
         assert!(ran.err.contains(field), "{field}: {}", ran.err);
     }
+}
+
+#[test]
+fn a_name_that_another_source_has_now_does_not_serve_what_the_first_one_had() {
+    let place = Place::new();
+    let folder = place.demo("demo");
+    std::fs::write(folder.join(TOOL), OTHER).unwrap();
+    let mut up = place.up(&[folder.to_str().unwrap()]);
+    up.until("the folder serves", "demo", |s| {
+        s["ready"] == true && s["revision"].is_string()
+    });
+    assert_eq!(call(&place, "demo"), "43\n");
+    assert_eq!(up.stop(), Some(0));
+    let repo = place.repo("demo");
+    let file = place.write("group.yaml", &document("demo", &repo.bare, ""));
+    // Nothing serves while the repository is away.
+    std::fs::rename(&repo.bare, place.path("gone")).unwrap();
+    let mut up = place.up(&["-f", file.to_str().unwrap()]);
+    let away = up.until("the repository is asked", "demo", |s| {
+        s["errors"] != json!([])
+    });
+    assert_eq!(
+        (&away["ready"], &away["revision"]),
+        (&json!(false), &json!(null))
+    );
+    std::fs::rename(place.path("gone"), &repo.bare).unwrap();
+    assert_eq!(place.run(&["poke"]).code, Some(0));
+    up.until("the repository serves", "demo", |s| s["ready"] == true);
+    assert_eq!(call(&place, "demo"), "42\n");
+    let all = up.all();
+    let folders = all.iter().filter_map(|s| s["revision"].as_str());
+    assert_eq!(folders.filter(|r| r.starts_with("folder@")).count(), 0);
+    assert_eq!(up.stop(), Some(0));
 }
 
 #[test]

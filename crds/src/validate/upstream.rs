@@ -225,7 +225,7 @@ fn one(field: &str, spec: &UpstreamSpec, faults: &mut Faults) -> Option<Upstream
             }
         }
         _ => {
-            faults.push(field, "needs either a url or a command");
+            faults.push(field, "needs either a url or a command, not both");
             return None;
         }
     };

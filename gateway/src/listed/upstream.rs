@@ -65,7 +65,8 @@ impl Listed {
             (None, Some(_)) if !of_url => (self.env, self.env_files),
             _ => {
                 return Err(
-                    "it needs either a url with headers, or a command with args and env".to_owned(),
+                    "it needs either a url with headers, or a command with args and env, not both"
+                        .to_owned(),
                 );
             }
         };
@@ -225,7 +226,7 @@ mod tests {
                 "at most 32",
             ),
             ("{name: web}", "either a url"),
-            ("{name: web, url: 'https://h/', command: x}", "either a url"),
+            ("{name: web, url: 'https://h/', command: x}", "not both"),
             ("{name: web, url: 'https://h/', args: [x]}", "either a url"),
             (
                 "{name: web, url: 'https://h/', env: {A: b}}",

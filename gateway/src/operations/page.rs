@@ -1,15 +1,12 @@
 //! docs/reference/operations.md, made of the same descriptors that are served.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::descriptor::{Descriptor, tool_name};
 use super::error::OpError;
-use super::fixed::Fixed;
 use super::{openapi, platform};
-use crate::groups::Groups;
 
 const HEAD: &str = "# Operations
 
@@ -30,10 +27,7 @@ what the caller may use.
 
 /// The page.
 pub fn reference_page() -> String {
-    let groups = Groups::default();
-    let keeper = Arc::new(Fixed::new(groups.clone()));
-    let (recent, keyring) = (Arc::default(), Arc::default());
-    let all = platform::descriptors(keeper, groups, recent, keyring);
+    let all = platform::described();
     let mut page = HEAD.to_owned();
     page.push_str("\n| operation | access | what it does |\n|---|---|---|\n");
     for one in &all {
@@ -85,7 +79,7 @@ fn describe(page: &mut String, one: &Descriptor) {
     fields(page, "result", &one.result);
 }
 
-/// The fields of an object, and of the objects in its only list.
+/// The fields of an object, and of the objects in it.
 fn fields(page: &mut String, title: &str, schema: &Value) {
     let Some(properties) = schema["properties"].as_object() else {
         return;
@@ -94,19 +88,22 @@ fn fields(page: &mut String, title: &str, schema: &Value) {
         return;
     }
     let _ = write!(page, "\n| {title} | type | |\n|---|---|---|\n");
-    for (name, field) in properties {
-        row(page, name, field, schema);
-        let item = &field["items"];
-        for (inner, field) in item["properties"].as_object().into_iter().flatten() {
-            row(page, &format!("{name}[].{inner}"), field, item);
-        }
+    rows(page, "", schema);
+}
+
+fn rows(page: &mut String, within: &str, schema: &Value) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let place = format!("{within}{name}");
+        row(page, &place, field, schema);
+        rows(page, &format!("{place}."), field);
+        rows(page, &format!("{place}[]."), &field["items"]);
     }
 }
 
 fn row(page: &mut String, name: &str, field: &Value, within: &Value) {
     let kinds: Vec<&str> = match &field["type"] {
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
-        kind => kind.as_str().into_iter().collect(),
+        kind => vec![kind.as_str().unwrap_or("any")],
     };
     let own = name.rsplit('.').next().unwrap_or(name);
     let required = within["required"].as_array();

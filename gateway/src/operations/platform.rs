@@ -2,7 +2,7 @@
 
 mod asked;
 mod input;
-mod result;
+pub(super) mod result;
 mod tools;
 
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use super::check::{DefaultPolicy, Gate};
 use super::config::{Config, ConfigError, DEFAULT_MAX_RESULT, Operations, new, plain_context};
 use super::descriptor::{Access, Descriptor, Flags};
 use super::error::OpError;
+use super::fixed::Fixed;
 use super::keyring::Keyring;
 use crate::groups::{GroupName, Groups};
 use crate::recent::Recent;
@@ -116,6 +117,18 @@ pub fn descriptors(
     all
 }
 
+/// The descriptors of all operations, for whoever only reads them: what they work on is empty.
+pub(super) fn described() -> Vec<Descriptor> {
+    let groups = Groups::default();
+    let keeper = Arc::new(Fixed::new(groups.clone()));
+    descriptors(keeper, groups, Arc::default(), Arc::default())
+}
+
+/// The names of all operations.
+pub(super) fn ids() -> Vec<String> {
+    described().into_iter().map(|one| one.id).collect()
+}
+
 /// What changes something, and doing it twice is doing it once.
 const CHANGES: Flags = Flags {
     read_only: false,
@@ -160,7 +173,7 @@ impl Parts {
             self.reading(
                 About {
                     id: "groups.get",
-                    summary: "Shows one group: revisions, state, packages, upstreams.",
+                    summary: "Shows one group: its state and revisions, its upstreams, and what else is known where it is kept.",
                     access: READ,
                     input: group_only(),
                 },
@@ -203,7 +216,7 @@ impl Parts {
             self.reading(
                 About {
                     id: "tools.list",
-                    summary: "Lists the tools that a group serves now.",
+                    summary: "Lists the tools that a group serves now, those of its upstreams too, as clients see them.",
                     access: READ,
                     input: group_only(),
                 },

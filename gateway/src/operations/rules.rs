@@ -117,7 +117,19 @@ impl Rule {
 
     /// Whether it says this very name.
     pub(super) fn names(&self, name: &str) -> bool {
-        self.whom.keys.iter().any(|known| known == name)
+        self.key_names().any(|known| known == name)
+    }
+
+    /// The keys that it names, those besides `*`.
+    pub(super) fn key_names(&self) -> impl Iterator<Item = &str> {
+        self.whom.key_names()
+    }
+
+    /// What it says of operations that is about none of these.
+    pub(super) fn unknown_operations(&self, known: &[String]) -> Vec<String> {
+        let patterns = self.operations.iter().flatten();
+        let unknown = patterns.filter(|pattern| !known.iter().any(|id| pattern.matches(id)));
+        unknown.map(ToString::to_string).collect()
     }
 
     /// Whether it allows an operation, somewhere.

@@ -1,5 +1,7 @@
 //! Names with `*` for any characters, none included.
 
+use std::fmt;
+
 /// A text with stars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
@@ -12,6 +14,12 @@ impl From<String> for Pattern {
         Self {
             pieces: text.split('*').map(str::to_owned).collect(),
         }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.pieces.join("*"))
     }
 }
 
@@ -70,6 +78,7 @@ mod tests {
         ] {
             let pattern_of = Pattern::from(pattern.to_owned());
             assert_eq!(pattern_of.matches(name), same, "{pattern} {name}");
+            assert_eq!(pattern_of.to_string(), pattern);
         }
     }
 }

@@ -131,3 +131,16 @@ fn all_faults_are_told_with_their_place() {
     ];
     assert_eq!(AccessRules::new(many).unwrap_err().len(), 1);
 }
+
+#[test]
+fn keys_that_rules_name_and_that_are_not_there_are_found_with_their_place() {
+    let of_keys = |names: &[&str]| RuleText {
+        keys: names.iter().map(|name| (*name).to_owned()).collect(),
+        tools: vec!["*".into()],
+        ..RuleText::default()
+    };
+    let texts = vec![of_keys(&["*", "ci"]), of_keys(&["ci", "ghost"])];
+    let rules = AccessRules::new(texts).unwrap();
+    let unknown = rules.unknown_keys(|name| name == "ci");
+    assert_eq!(unknown, [("rules[1].keys".to_owned(), "ghost")]);
+}

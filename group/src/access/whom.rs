@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{ClaimText, Identity, claim, has};
+use super::{ANYBODY, ClaimText, Identity, claim, has};
 
 /// Bearers of tokens, or of keys. Of tokens the kinds are all asked for, the entries of one kind are a choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +28,12 @@ impl Whom {
     /// Whether it is about keys.
     pub fn names_keys(&self) -> bool {
         !self.keys.is_empty()
+    }
+
+    /// The keys that it names, those besides `*`.
+    pub fn key_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.keys.iter().map(String::as_str);
+        names.filter(|name| *name != ANYBODY)
     }
 
     /// Whether the bearer of the key of this name is meant.

@@ -80,11 +80,11 @@ fn what_is_wrong_names_its_field() {
         ),
         (
             "[{name: a}]",
-            "spec.upstreams[0]: needs either a url or a command",
+            "spec.upstreams[0]: needs either a url or a command, not both",
         ),
         (
             "[{name: a, url: 'https://h/', command: x}]",
-            "spec.upstreams[0]: needs either",
+            "spec.upstreams[0]: needs either a url or a command, not both",
         ),
         (
             "[{name: a, url: 'ftp://h/'}]",

@@ -231,6 +231,84 @@ async fn a_group_is_shown_in_brief_in_full_and_with_its_errors() {
 }
 
 #[tokio::test]
+async fn every_answer_is_what_its_operation_says() {
+    use crate::operations::platform::{described, result};
+
+    let full = json!({ "status": {
+        "packages": [{ "kind": "tool", "name": "div", "ok": true }],
+        "zones": [{ "name": "east", "replicas": 2, "ready": 2, "updated": 1 }],
+        "lastDeploy": { "revision": "main@sha1:2", "outcome": "ok", "timings": { "fetchMs": 1 } },
+    }});
+    let full = group(json!({ "branch": "main" }), &full);
+    // As one that no operator has looked at yet.
+    let bare = json!({
+        "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup",
+        "metadata": { "name": "calc", "namespace": "team-a" }, "spec": on_main()["spec"],
+    });
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "e", "namespace": "team-a" },
+        "involvedObject": {}, "reason": "Deployed", "message": "m", "type": "Normal",
+    });
+    let operations = described();
+    let fits = |id: &str, answer: &Value| {
+        let schema = operations.iter().find(|one| one.id == id).unwrap();
+        let schema = &schema.result;
+        let judged = ramen_group::OutputSchema::parse(&schema.to_string()).unwrap();
+        if let Err(fault) = judged.check(&answer.to_string()) {
+            panic!("{id}: {fault} in {answer}");
+        }
+        let untold = result::untold(schema, answer, id);
+        assert!(untold.is_empty(), "{untold:?}");
+    };
+    for object in [full, bare] {
+        let server = Server::with(object.clone());
+        let (groups, events) = (
+            GROUP.rsplit_once('/').unwrap().0,
+            "/api/v1/namespaces/team-a/events",
+        );
+        let bad =
+            json!({ "apiVersion": "v1", "kind": "X", "metadata": { "name": "bad" }, "spec": {} });
+        for (path, items) in [
+            (groups, [object, bad]),
+            (events, [event.clone(), event.clone()]),
+        ] {
+            let list =
+                json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
+            server
+                .0
+                .lock()
+                .unwrap()
+                .objects
+                .insert(path.to_owned(), list);
+        }
+        let cluster = server.cluster(&["team-a"]);
+        let group = cluster.group(&name()).await.unwrap();
+        fits("groups.get", &group);
+        let groups = cluster.groups().await.unwrap();
+        fits("groups.list", &json!({ "groups": groups }));
+        let errors = cluster.errors(&name()).await.unwrap();
+        fits("groups.errors", &json!({ "errors": errors }));
+        let events = cluster.events(&name()).await.unwrap();
+        fits("groups.events", &json!({ "events": events }));
+        for (id, asked) in [
+            ("groups.deploy", deploy("v1")),
+            ("groups.suspend", Change::Suspend),
+            ("groups.resume", Change::Resume),
+            ("keys.rotate", Change::RotateKeys),
+        ] {
+            fits(id, &change(&server, asked).await.unwrap());
+        }
+    }
+    let fixed = json!({ "groups": [{ "group": "a/b", "ready": true, "what": 1 }] });
+    let schema = operations
+        .iter()
+        .find(|one| one.id == "groups.list")
+        .unwrap();
+    let untold = result::untold(&schema.result, &fixed, "");
+    assert_eq!(untold, [".groups.what"], "what is not told is found");
+}
+
+#[tokio::test]
 async fn events_are_shown_newest_first() {
     let server = Server::with(on_main());
     let event = |reason: &str, at: &str| {

@@ -1,8 +1,10 @@
-//! The tools of a group, asked of its workers.
+//! The tools of a group, asked of its workers, with those of its upstreams.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use ramen_mcp::Era;
+use ramen_mcp::version::NEWEST_LEGACY;
 use serde_json::{Value, json};
 
 use crate::groups::{GroupName, Groups};
@@ -15,7 +17,10 @@ const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// Pages of a list.
 const MAX_PAGES: usize = 100;
 
-/// The tools of a group, as its workers list them.
+/// The workers are asked without saying an era, which is this one.
+const ERA: Era = Era::Legacy(NEWEST_LEGACY);
+
+/// The tools of a group, as clients see them.
 pub(super) async fn tools(
     platform: &dyn Platform,
     groups: &Groups,
@@ -42,9 +47,11 @@ pub(super) async fn tools(
             .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params });
         let body = Bytes::from(body.to_string());
-        let reply = group.pool.call(&keys, &carried, body, LIST_LIMIT).await;
-        let reply =
-            reply.map_err(|status| OpError::Unavailable(status.message().to_owned().into()))?;
+        let reply = group.pool.call(&keys, &carried, body.clone(), LIST_LIMIT);
+        let reply = reply
+            .await
+            .map_err(|status| OpError::Unavailable(status.message().to_owned().into()))?;
+        let reply = Box::pin(group.upstreams.merge(ERA, &body, reply)).await;
         let mut reply: Value = serde_json::from_slice(&reply).map_err(|error| {
             OpError::Internal(format!("a worker's list is no JSON: {error}").into())
         })?;

@@ -18,6 +18,11 @@ use crate::t4::greeting;
 /// What the other server wants to see: first the one, later the other.
 const TOKENS: [&str; 2] = ["token-of-the-clock-1", "token-of-the-clock-2"];
 
+/// The key of an operator.
+fn key(name: &str) -> String {
+    format!("rmk_{name:0>64}")
+}
+
 /// An operation: the status, and the answer.
 async fn operate(url: &str, key: &str, path: &str, input: &Value) -> anyhow::Result<(u16, Value)> {
     let bearer = format!("Bearer {key}");
@@ -36,7 +41,7 @@ async fn operate(url: &str, key: &str, path: &str, input: &Value) -> anyhow::Res
 async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_chart() {
     with_temp_ns(Tier::T4, async |namespace| {
         let keys = json!({ "stringData": {
-            "ana.read": "rmk_ana", "bo.write": "rmk_bo", "cy.keys": "rmk_cy", "di.keys": "rmk_di",
+            "ana.read": key("ana"), "bo.write": key("bo"), "cy.keys": key("cy"), "di.keys": key("di"),
         }});
         namespace.apply::<Secret>("operators", keys).await?;
         let mut values = two();
@@ -59,10 +64,10 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
         group.serves(&first).await?;
         let urls = both(&namespace).await?;
         let name = format!("{}/library", namespace.name);
-        let (status, listed) = operate(&urls[0], "rmk_ana", "groups/list", &json!({})).await?;
+        let (status, listed) = operate(&urls[0], &key("ana"), "groups/list", &json!({})).await?;
         assert_eq!(status, 200, "{listed}");
         assert_eq!(listed["groups"][0]["group"], json!(name), "{listed}");
-        let (status, _) = operate(&urls[0], "rmk_stranger", "groups/list", &json!({})).await?;
+        let (status, _) = operate(&urls[0], &key("stranger"), "groups/list", &json!({})).await?;
         assert_eq!(status, 401);
         let page = format!("http://{}/metrics", metrics(&urls[0]));
         let metrics = request("GET", &page, &[], b"").await?.body;
@@ -73,9 +78,9 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
 
         let second = git.push(&greeting("two"))?;
         let deploy = json!({ "group": name, "ref": second });
-        let (status, refused) = operate(&urls[0], "rmk_ana", "groups/deploy", &deploy).await?;
+        let (status, refused) = operate(&urls[0], &key("ana"), "groups/deploy", &deploy).await?;
         assert_ne!(status, 200, "who may look may not change: {refused}");
-        let (status, asked) = operate(&urls[1], "rmk_bo", "groups/deploy", &deploy).await?;
+        let (status, asked) = operate(&urls[1], &key("bo"), "groups/deploy", &deploy).await?;
         assert_eq!(status, 200, "{asked}");
         group.serves(&second).await?;
         // With the rights that the chart gives, the change has its Event.
@@ -92,21 +97,22 @@ async fn operations_are_served_to_those_whose_keys_stand_in_the_secret_of_the_ch
 async fn keys_see_their_namespaces_alone(url: &str, group: &str) -> anyhow::Result<()> {
     let deploy = json!({ "group": group, "ref": "main" });
     let get = json!({ "group": group });
-    for (key, groups, asked, changed) in [
-        ("rmk_cy", json!([group]), 200, 403),
-        ("rmk_di", json!([]), 404, 404),
+    for (name, groups, asked, changed) in [
+        ("cy", json!([group]), 200, 403),
+        ("di", json!([]), 404, 404),
     ] {
+        let key = &key(name);
         let (status, listed) = operate(url, key, "groups/list", &json!({})).await?;
-        assert_eq!(status, 200, "{key}: {listed}");
+        assert_eq!(status, 200, "{name}: {listed}");
         let listed = listed["groups"].as_array().into_iter().flatten();
         let listed: Vec<_> = listed.map(|one| one["group"].clone()).collect();
-        assert_eq!(Value::from(listed), groups, "{key}");
+        assert_eq!(Value::from(listed), groups, "{name}");
         for (path, input, wanted) in [
             ("groups/get", &get, asked),
             ("groups/deploy", &deploy, changed),
         ] {
             let (status, answer) = operate(url, key, path, input).await?;
-            assert_eq!(status, wanted, "{key} {path}: {answer}");
+            assert_eq!(status, wanted, "{name} {path}: {answer}");
         }
     }
     Ok(())
@@ -115,7 +121,8 @@ async fn keys_see_their_namespaces_alone(url: &str, group: &str) -> anyhow::Resu
 /// What a gateway tells of the upstreams of a group, by name.
 async fn upstreams(url: &str, group: &Group) -> anyhow::Result<Value> {
     let name = format!("{}/{}", group.namespace.name, group.name);
-    let (status, shown) = operate(url, "rmk_ana", "groups/get", &json!({ "group": name })).await?;
+    let (status, shown) =
+        operate(url, &key("ana"), "groups/get", &json!({ "group": name })).await?;
     ensure!(status == 200, "{shown}");
     let all = shown["upstreams"].as_array().into_iter().flatten();
     let by_name = all.map(|one| {
