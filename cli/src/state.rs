@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ramen_gateway::GroupName;
@@ -94,6 +94,23 @@ impl StateDir {
         &self.root
     }
 
+    /// Makes the directory with what all groups share in it, for its owner alone; what is there with rights of others
+    /// loses them. Whoever lets another program write into it makes it first.
+    pub(crate) fn make(&self) -> std::io::Result<()> {
+        for dir in [
+            self.root.clone(),
+            self.store(),
+            self.cache(),
+            self.scratch(),
+        ] {
+            make_dir(&dir)?;
+            if let Err(error) = close(&dir) {
+                tracing::warn!(dir = %dir.display(), error = %error, "others can look into the state directory");
+            }
+        }
+        Ok(())
+    }
+
     /// Layers, shared by all groups.
     pub(crate) fn store(&self) -> PathBuf {
         self.root.join("store")
@@ -102,6 +119,11 @@ impl StateDir {
     /// Unpacked layers, shared by all groups.
     pub(crate) fn cache(&self) -> PathBuf {
         self.root.join("cache")
+    }
+
+    /// What fetches keep while they run.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
     }
 
     /// The socket that `ramen poke` speaks to.
@@ -300,6 +322,15 @@ pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
         .create(dir)
 }
 
+/// Takes the rights of others from a directory. One that everybody writes into, like `/tmp`, is not ours to close.
+fn close(dir: &Path) -> std::io::Result<()> {
+    let mode = fs::metadata(dir)?.permissions().mode();
+    if mode & 0o077 == 0 || mode & 0o1000 != 0 {
+        return Ok(());
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(mode & 0o7700))
+}
+
 /// Opens a file for appending, readable by its owner only.
 pub(crate) fn append(file: &Path) -> std::io::Result<fs::File> {
     if let Some(dir) = file.parent() {
@@ -315,7 +346,33 @@ pub(crate) fn append(file: &Path) -> std::io::Result<fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_directory_is_its_owners_alone_also_when_it_was_made_otherwise() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = StateDir::locate(Some(&temp.path().join("new"))).unwrap();
+        state.make().unwrap();
+        for dir in [
+            state.root().to_owned(),
+            state.store(),
+            state.cache(),
+            state.scratch(),
+        ] {
+            assert_eq!(mode(&dir), 0o700, "{}", dir.display());
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        state.make().unwrap();
+        assert_eq!((mode(state.root()), mode(&state.store())), (0o700, 0o700));
+        // Such a one is everybody's: what we make in it is still ours alone.
+        fs::set_permissions(state.root(), fs::Permissions::from_mode(0o1777)).unwrap();
+        fs::set_permissions(state.cache(), fs::Permissions::from_mode(0o755)).unwrap();
+        state.make().unwrap();
+        assert_eq!((mode(state.root()), mode(&state.cache())), (0o1777, 0o700));
+    }
 
     fn serve(state: &StateDir, namespace: &str, name: &str, pid: u32) {
         let dir = state.group(namespace, name);
@@ -388,10 +445,7 @@ mod tests {
         write_atomic(&file, b"1").unwrap();
         write_atomic(&file, b"2").unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"2");
-        assert_eq!(
-            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(mode(&file), 0o600);
         assert_eq!(fs::read_dir(temp.path().join("a")).unwrap().count(), 1);
     }
 }

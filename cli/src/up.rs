@@ -24,7 +24,7 @@ use self::watch::Changes;
 use crate::exit::Failure;
 use crate::names;
 use crate::output::{Format, OutputArg};
-use crate::state::{StateDir, make_dir};
+use crate::state::StateDir;
 use crate::worker_bin;
 
 mod child;
@@ -134,7 +134,7 @@ fn lock(state: &StateDir) -> Result<std::fs::File, Failure> {
             state.root().display()
         ))
     };
-    make_dir(state.root()).map_err(|error| failed(&error))?;
+    state.make().map_err(|error| failed(&error))?;
     let file = crate::state::append(&state.lock()).map_err(|error| failed(&error))?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
         |_| {

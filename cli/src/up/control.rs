@@ -1,6 +1,7 @@
 //! The socket that `ramen poke` speaks to: one line in, one line out.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // The folder is open to its owner alone, and so is the socket in it.
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    // The folder may be one that others work in too.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Answers pokes for ever. `poke` gets the group's name (empty: all) and whether to try again what failed; it says what
