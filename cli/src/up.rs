@@ -178,6 +178,8 @@ async fn supervise(
             return Err(Failure::error(format!("cannot serve HTTP{at}: {error}")));
         }
         Err(error) => {
+            // Where an earlier one listened leads nowhere now, or to somebody else.
+            let _ = std::fs::remove_file(machine.state.gateway());
             board.remark(&format!("groups are not served over HTTP: {error}"));
             None
         }

@@ -4,6 +4,10 @@
 
 mod faults;
 mod files;
+mod keys;
+#[expect(dead_code, reason = "shared with the tests of other servers")]
+#[path = "../servers/support.rs"]
+mod servers;
 mod support;
 
 use rustix::process::Signal;
