@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ramen_client::ServerConfig;
-use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 use crate::exit::Failure;
@@ -198,11 +198,7 @@ impl ConnectArgs {
     fn metadata(&self, key: Option<&str>) -> Result<MetadataMap, Failure> {
         let mut metadata = MetadataMap::new();
         if let Some(key) = key {
-            let mut value: MetadataValue<_> = format!("Bearer {}", key.trim())
-                .parse()
-                .map_err(|_| Failure::usage("the key holds characters that no header can carry"))?;
-            value.set_sensitive(true);
-            metadata.insert("authorization", value);
+            metadata.insert("authorization", bearer(key)?);
         }
         for (name, value) in [("ramen-group", &self.group), ("ramen-zone", &self.zone)] {
             let Some(value) = value.as_ref().filter(|value| !value.is_empty()) else {
@@ -215,6 +211,26 @@ impl ConnectArgs {
         }
         Ok(metadata)
     }
+}
+
+/// A worker of this machine, called with this key.
+pub(crate) fn nearby(address: &str, key: &str, timeout: Duration) -> Result<Target, Failure> {
+    let mut metadata = MetadataMap::new();
+    metadata.insert("authorization", bearer(key)?);
+    Ok(Target {
+        address: address.to_owned(),
+        endpoint: endpoint(address, false, None)?,
+        metadata,
+        timeout,
+    })
+}
+
+fn bearer(key: &str) -> Result<MetadataValue<Ascii>, Failure> {
+    let mut value: MetadataValue<_> = format!("Bearer {}", key.trim())
+        .parse()
+        .map_err(|_| Failure::usage("the key holds characters that no header can carry"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Reads the first key of a key file.

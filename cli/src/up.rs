@@ -14,6 +14,7 @@ use ramen_group::CidrSet;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use self::control::Asked;
 use self::desk::Desk;
 use self::gateway::{Front, Trust};
 use self::group::{Handle, Key, News, Poke};
@@ -356,19 +357,26 @@ impl Groups {
     fn control(&self) -> std::io::Result<tokio::task::JoinHandle<()>> {
         let listener = control::listen(&self.machine.state.socket())?;
         let doors = Arc::clone(&self.doors);
+        let served = self.front.as_ref().map(Front::served);
         Ok(tokio::spawn(control::serve(
             listener,
-            move |wanted, again| {
+            move |asked, wanted| {
+                let poke = match asked {
+                    Asked::Look => Poke::Look,
+                    Asked::Again => Poke::Again(token()),
+                    Asked::Keys => {
+                        // Of all groups: that is cheap, and a name may be one of several.
+                        if let Some(served) = &served {
+                            served.look_at_keys();
+                        }
+                        return Ok(0);
+                    }
+                };
                 let doors = doors
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 let matches = |key: &Key| {
                     wanted.is_empty() || wanted == key.1 || wanted == format!("{}/{}", key.0, key.1)
-                };
-                let poke = if again {
-                    Poke::Again(token())
-                } else {
-                    Poke::Look
                 };
                 let poked = doors
                     .iter()

@@ -76,6 +76,23 @@ fn completion_scripts_are_made_for_the_common_shells() {
 }
 
 #[test]
+fn a_group_of_ramen_up_and_a_namespace_of_a_cluster_do_not_go_together() {
+    for (args, hint) in [
+        (
+            &["--state-dir", "x", "--group", "a", "-n", "b"][..],
+            "--group NAMESPACE/NAME",
+        ),
+        (&["--group", "b/a", "-n", "b"], "leave those out"),
+        (&["--group", "b/a", "--cluster"], "leave those out"),
+    ] {
+        let output = ramen(&[&["keys", "new", "ci"], args].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(hint), "{args:?}: {errors}");
+    }
+}
+
+#[test]
 fn commands_without_a_running_up_say_what_to_do() {
     for args in [
         &["ls", "--state-dir", "/nonexistent"][..],

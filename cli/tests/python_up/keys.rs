@@ -37,6 +37,31 @@ fn a_key_that_is_refused_is_told_with_its_source_and_the_way_out() {
 }
 
 #[test]
+fn a_key_counts_when_the_command_that_changed_it_ends() {
+    let place = Place::new();
+    let dir = place.demo("demo");
+    let mut up = place.up(&[dir.to_str().unwrap()]);
+    let status = up.until("it serves", "demo", |s| {
+        s["ready"] == true && s["url"].is_string()
+    });
+    let url = status["url"].as_str().unwrap();
+    let opens = |key: &str| {
+        let header = format!("Authorization: Bearer {key}");
+        let worker = place.run(&["ls", "--key", key]).code;
+        let gateway = place.run(&["ls", "--server", url, "--header", &header]);
+        (worker, gateway.code)
+    };
+    let made = place.run(&["keys", "new", "ci"]);
+    assert!(made.err.contains("from now on"), "{made:?}");
+    let key = made.out.trim();
+    assert_eq!(opens(key), (Some(0), Some(0)));
+    let revoked = place.run(&["keys", "revoke", "ci"]);
+    assert!(revoked.err.ends_with("no more\n"), "{revoked:?}");
+    assert_eq!(opens(key), (Some(6), Some(6)));
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[test]
 fn a_group_with_upstreams_or_rules_is_one_for_commands_bridge_and_gateway() {
     let place = Place::new();
     let repo = place.repo("demo");
