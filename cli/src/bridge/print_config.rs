@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
 use crate::names;
+use crate::output::quoted;
 use crate::state::{Running, StateDir};
 
 /// A client whose configuration format is known.
@@ -57,11 +58,6 @@ fn exports(url: &str, key_file: &str) -> String {
     let (url, key_file) = (quoted(url), quoted(key_file));
     let key = names::MCP_KEY;
     format!("export RAMEN_URL={url}\nexport {key}=\"$(cat {key_file})\"")
-}
-
-/// One word of a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// A client that speaks HTTP itself.
