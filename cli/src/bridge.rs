@@ -145,7 +145,7 @@ pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
         max_inflight,
         oauth,
     } = args;
-    oauth.check(plan.is_some())?;
+    oauth.check(plan.as_ref().is_some_and(many::Plan::signs_in))?;
     if let Some(client) = print_config {
         crate::output::line(&print_config::render(client, url.as_deref(), &connect)?);
         return Ok(ExitCode::SUCCESS);

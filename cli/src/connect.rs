@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use tonic::metadata::{MetadataMap, MetadataValue};
+use ramen_client::ServerConfig;
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 use crate::exit::Failure;
 use crate::names;
-use crate::state::StateDir;
+use crate::output;
+use crate::servers;
+use crate::state::{Running, StateDir};
 use crate::upstream::Target;
 
 /// Which worker, with which key.
@@ -66,7 +69,74 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Where the key of a call comes from: the first of these that there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    /// The file of `--key-file` or its variable.
+    File(PathBuf),
+    /// `--key`, or its variable.
+    Flag,
+    /// `RAMEN_MCP_KEY`.
+    Variable,
+    /// The state directory of the running `ramen up`.
+    State,
+    /// Nowhere: there is none.
+    Nowhere,
+}
+
+impl KeySource {
+    /// What is said when the key is refused: which one it was, and the way out.
+    pub(crate) fn hint(&self) -> String {
+        let which = match self {
+            Self::File(file) => format!("of --key-file {}", file.display()),
+            Self::Flag => format!("of --key or {}", names::BRIDGE_KEY),
+            Self::Variable => format!("of {}", names::MCP_KEY),
+            Self::State => {
+                return "it was the key of the state directory: one that was just replaced counts within a second, \
+                        another one is given with --key-file"
+                    .to_owned();
+            }
+            Self::Nowhere => {
+                return format!(
+                    "no key was given: name a file with --key-file, or set {}",
+                    names::MCP_KEY
+                );
+            }
+        };
+        format!(
+            "it was the key {which}: give one of this group, or take it away, and the running `ramen up` is called with its own"
+        )
+    }
+}
+
 impl ConnectArgs {
+    /// The running group that the flags name.
+    pub(crate) fn running(&self) -> Result<Running, Failure> {
+        StateDir::locate(self.state_dir.as_deref())?.running(self.group.as_deref())
+    }
+
+    /// The gateway of the running `ramen up` and its address, for a group that is another one past it: upstreams and
+    /// access rules are the gateway's. `None` for every worker that is all of its group.
+    pub(crate) fn gateway(&self) -> Result<Option<(String, ServerConfig)>, Failure> {
+        if self.target.is_some() {
+            return Ok(None);
+        }
+        let running = self.running()?;
+        if !running.info.through_gateway {
+            return Ok(None);
+        }
+        let Some(url) = &running.url else {
+            output::note(&format!(
+                "warning: `ramen up` does not serve {} over HTTP: its upstreams are missing here, and its access rules do not count",
+                running.info.full_name()
+            ));
+            return Ok(None);
+        };
+        let key = self.key(&self.key_source(), Some(&running))?;
+        let key = key.map(|key| format!("Authorization: Bearer {}", key.trim()));
+        Ok(Some((url.clone(), servers::at(url, key.as_slice())?)))
+    }
+
     /// Resolves flags, environment and the state of a running `ramen up` into a target.
     pub fn resolve(&self) -> Result<Target, Failure> {
         if self.insecure && (self.tls || self.ca.is_some()) {
@@ -74,16 +144,12 @@ impl ConnectArgs {
                 "--insecure cannot be mixed with --tls or --ca: choose one",
             ));
         }
-        let mut key = self.key()?;
-        let address = if let Some(target) = &self.target {
-            target.clone()
+        let (address, key) = if let Some(target) = &self.target {
+            (target.clone(), self.key(&self.key_source(), None)?)
         } else {
-            let running =
-                StateDir::locate(self.state_dir.as_deref())?.running(self.group.as_deref())?;
-            if key.is_none() {
-                key = Some(read_key(&running.key_file)?);
-            }
-            running.address
+            let running = self.running()?;
+            let key = self.key(&self.key_source(), Some(&running))?;
+            (running.address, key)
         };
         let (address, scheme_tls) = strip_scheme(&address);
         let tls = self.tls || self.ca.is_some() || scheme_tls;
@@ -97,27 +163,42 @@ impl ConnectArgs {
         })
     }
 
-    /// The key from the flag, the environment or the file; never shown in a message.
-    fn key(&self) -> Result<Option<String>, Failure> {
+    /// Where the key comes from.
+    pub(crate) fn key_source(&self) -> KeySource {
         if let Some(file) = &self.key_file {
-            return read_key(file).map(Some);
+            KeySource::File(file.clone())
+        } else if self.key.as_ref().is_some_and(|key| !key.is_empty()) {
+            KeySource::Flag
+        } else if std::env::var(names::MCP_KEY).is_ok_and(|key| !key.is_empty()) {
+            KeySource::Variable
+        } else if self.target.is_none() {
+            KeySource::State
+        } else {
+            KeySource::Nowhere
         }
-        if let Some(key) = self.key.as_ref().filter(|key| !key.is_empty()) {
-            return Ok(Some(key.clone()));
+    }
+
+    /// The key; never shown in a message.
+    fn key(
+        &self,
+        source: &KeySource,
+        running: Option<&Running>,
+    ) -> Result<Option<String>, Failure> {
+        match source {
+            KeySource::File(file) => read_key(file).map(Some),
+            KeySource::Flag => Ok(self.key.clone()),
+            KeySource::Variable => Ok(std::env::var(names::MCP_KEY).ok()),
+            KeySource::State => running
+                .map(|running| read_key(&running.info.key_file))
+                .transpose(),
+            KeySource::Nowhere => Ok(None),
         }
-        Ok(std::env::var(names::MCP_KEY)
-            .ok()
-            .filter(|key| !key.is_empty()))
     }
 
     fn metadata(&self, key: Option<&str>) -> Result<MetadataMap, Failure> {
         let mut metadata = MetadataMap::new();
         if let Some(key) = key {
-            let mut value: MetadataValue<_> = format!("Bearer {}", key.trim())
-                .parse()
-                .map_err(|_| Failure::usage("the key holds characters that no header can carry"))?;
-            value.set_sensitive(true);
-            metadata.insert("authorization", value);
+            metadata.insert("authorization", bearer(key)?);
         }
         for (name, value) in [("ramen-group", &self.group), ("ramen-zone", &self.zone)] {
             let Some(value) = value.as_ref().filter(|value| !value.is_empty()) else {
@@ -130,6 +211,26 @@ impl ConnectArgs {
         }
         Ok(metadata)
     }
+}
+
+/// A worker of this machine, called with this key.
+pub(crate) fn nearby(address: &str, key: &str, timeout: Duration) -> Result<Target, Failure> {
+    let mut metadata = MetadataMap::new();
+    metadata.insert("authorization", bearer(key)?);
+    Ok(Target {
+        address: address.to_owned(),
+        endpoint: endpoint(address, false, None)?,
+        metadata,
+        timeout,
+    })
+}
+
+fn bearer(key: &str) -> Result<MetadataValue<Ascii>, Failure> {
+    let mut value: MetadataValue<_> = format!("Bearer {}", key.trim())
+        .parse()
+        .map_err(|_| Failure::usage("the key holds characters that no header can carry"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Reads the first key of a key file.

@@ -57,7 +57,7 @@ enum Command {
 /// Which group, and where.
 #[derive(Args)]
 pub(crate) struct PlaceArgs {
-    /// Group [default: the only one of the state directory]
+    /// Group (or namespace/group) [default: the only one that runs]
     #[arg(long, short, value_name = "NAME")]
     group: Option<String>,
     /// State directory of `ramen up` [default: `$XDG_STATE_HOME/ramen`]
@@ -81,6 +81,13 @@ pub(crate) struct Listed {
     caller: String,
 }
 
+/// A group whose keys were changed.
+struct Changed {
+    group: String,
+    /// Whether everybody who reads the keys goes by it already.
+    counts: bool,
+}
+
 /// A key that was made: the one time that it is shown.
 #[derive(Serialize)]
 struct Made<'k> {
@@ -100,7 +107,7 @@ pub(crate) fn run(args: &KeysArgs) -> Result<ExitCode, Failure> {
         } => {
             check_name(name)?;
             let key = key()?;
-            let group = place.add(name, &key)?;
+            let Changed { group, counts } = place.add(name, &key)?;
             let made = Made {
                 name,
                 group: &group,
@@ -108,8 +115,13 @@ pub(crate) fn run(args: &KeysArgs) -> Result<ExitCode, Failure> {
                 key: &key,
             };
             output.print(&made, || key.clone())?;
+            let when = if counts {
+                "from now on"
+            } else {
+                "within a second"
+            };
             output::note(&format!(
-                "the key {name} opens {group} from now on; it is not shown again"
+                "the key {name} opens {group} {when}; it is not shown again"
             ));
         }
         Command::List { place, output } => {
@@ -117,8 +129,9 @@ pub(crate) fn run(args: &KeysArgs) -> Result<ExitCode, Failure> {
             output.print(&listed, || table(&listed))?;
         }
         Command::Revoke { name, place } => {
-            let group = place.revoke(name)?;
-            output::note(&format!("the key {name} opens {group} no more"));
+            let Changed { group, counts } = place.revoke(name)?;
+            let when = if counts { "" } else { " in a second" };
+            output::note(&format!("the key {name} opens {group} no more{when}"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -131,12 +144,27 @@ impl PlaceArgs {
         if !(self.cluster || self.of.is_named()) {
             return Ok(None);
         }
+        // What the environment says of `ramen up` does not speak of a cluster; what is written does not go with one.
+        let given = std::env::var_os(names::STATE_DIR);
+        let state = self.state_dir.as_deref().map(std::path::Path::as_os_str);
+        if state.is_some() && state != given.as_deref() {
+            return Err(Failure::usage(
+                "--state-dir names groups of `ramen up`, and --namespace, --cluster, --context and --kubeconfig one of a \
+                 cluster: choose one; a namespace of `ramen up` is written as --group NAMESPACE/NAME",
+            ));
+        }
         let group = self.group.as_deref();
         let group = group.ok_or_else(|| Failure::usage("name the group with --group"))?;
+        if group.contains('/') {
+            return Err(Failure::usage(format!(
+                "--group {group} names a group of `ramen up`, and --namespace, --cluster, --context and --kubeconfig one of \
+                 a cluster: leave those out, or write --group NAME with -n NAMESPACE"
+            )));
+        }
         Ok(Some(cluster::Keys::new(group, &self.of)))
     }
 
-    fn add(&self, name: &str, key: &str) -> Result<String, Failure> {
+    fn add(&self, name: &str, key: &str) -> Result<Changed, Failure> {
         match self.cluster()? {
             Some(keys) => keys.add(name, key),
             None => self.local()?.add(name, key),
@@ -150,7 +178,7 @@ impl PlaceArgs {
         }
     }
 
-    fn revoke(&self, name: &str) -> Result<String, Failure> {
+    fn revoke(&self, name: &str) -> Result<Changed, Failure> {
         match self.cluster()? {
             Some(keys) => keys.revoke(name),
             None => self.local()?.revoke(name),
@@ -160,7 +188,7 @@ impl PlaceArgs {
 
 #[cfg(not(feature = "cluster"))]
 impl PlaceArgs {
-    fn add(&self, name: &str, key: &str) -> Result<String, Failure> {
+    fn add(&self, name: &str, key: &str) -> Result<Changed, Failure> {
         self.local()?.add(name, key)
     }
 
@@ -168,7 +196,7 @@ impl PlaceArgs {
         self.local()?.list()
     }
 
-    fn revoke(&self, name: &str) -> Result<String, Failure> {
+    fn revoke(&self, name: &str) -> Result<Changed, Failure> {
         self.local()?.revoke(name)
     }
 }

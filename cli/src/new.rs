@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::exit::Failure;
-use crate::output::OutputArg;
+use crate::output::{self, OutputArg};
+use crate::up::spec::group_of_folder;
 
 /// `ramen new`.
 #[derive(Args)]
@@ -79,6 +80,14 @@ pub(crate) fn run(args: &NewArgs) -> Result<ExitCode, Failure> {
             .collect();
         list.join("\n")
     })?;
+    if args.what == What::Group {
+        let served = group_of_folder(&base);
+        if served != name.as_str() {
+            output::note(&format!(
+                "`ramen up` calls this group {served}: names of groups are made of small letters, digits and `-`"
+            ));
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -118,9 +127,17 @@ fn write(base: &Path, files: &[File]) -> Result<Made, Failure> {
             .and_then(|()| std::fs::write(&path, content));
         written
             .map_err(|error| Failure::error(format!("cannot write {}: {error}", path.display())))?;
-        made.push(path.display().to_string());
+        made.push(shown(&path));
     }
     Ok(Made { files: made })
+}
+
+/// A path from the folder that the person is in, where it lies below that.
+fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().and_then(|here| Ok((here, std::path::absolute(path)?)));
+    let below = here.as_ref().ok();
+    let below = below.and_then(|(here, path)| path.strip_prefix(here).ok());
+    below.unwrap_or(path).display().to_string()
 }
 
 fn pretty(value: &serde_json::Value) -> String {
@@ -228,7 +245,7 @@ fn prompt(name: &PackageName) -> Vec<File> {
         (
             dir.join("SKILL.md"),
             format!(
-                "---\nname: {name}\ndescription: Say what the prompt is for.\n---\n\n# {name}\n\nWrite about {{{{topic}}}}.\n"
+                "---\nname: {name}\ndescription: Say what the prompt is for.\n---\n# {name}\n\nWrite about {{{{topic}}}}.\n"
             ),
         ),
         (

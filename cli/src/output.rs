@@ -122,6 +122,21 @@ pub(crate) fn one_line(text: &str) -> String {
     plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// One word of a shell, whatever is in it.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The same for people: as it is where a shell leaves it so.
+pub(crate) fn word(text: &str) -> String {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !text.is_empty() && text.chars().all(harmless) {
+        text.to_owned()
+    } else {
+        quoted(text)
+    }
+}
+
 /// Columns as `kubectl` prints them: three blanks apart, the last one as long as it is.
 pub(crate) fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
     let rows = rows.iter().map(|row| row.iter().map(|cell| one_line(cell)));
@@ -180,6 +195,15 @@ mod tests {
             columns(&["NAME", "X"], &rows),
             "NAME   X\na      long one\nbbbb\n"
         );
+    }
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_take_it_apart() {
+        assert_eq!(word("/tmp/a-b.c"), "/tmp/a-b.c");
+        assert_eq!(word("a b"), "'a b'");
+        assert_eq!(word("it's"), r"'it'\''s'");
+        assert_eq!(word("~/$x"), "'~/$x'");
+        assert_eq!(word(""), "''");
     }
 
     #[test]

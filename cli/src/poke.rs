@@ -47,7 +47,8 @@ pub(crate) fn run(args: &PokeArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-fn ask(socket: &std::path::Path, verb: &str, group: &str) -> std::io::Result<String> {
+/// Says a line to the running `ramen up`; its answer.
+pub(crate) fn ask(socket: &std::path::Path, verb: &str, group: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

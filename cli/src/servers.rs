@@ -141,6 +141,14 @@ pub(crate) fn options(timeout: Duration) -> Options {
     options
 }
 
+/// The same for a server that is called with a key: a sign-in is no way out when that is refused.
+pub(crate) fn options_with_a_key(timeout: Duration) -> Options {
+    Options {
+        sign_in: None,
+        ..options(timeout)
+    }
+}
+
 /// Shows the address where a person signs in, and opens it where there is a browser.
 pub(crate) fn browse(address: &Url, open: bool) {
     output::note(&format!("sign in here: {address}"));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ramen_gateway::GroupName;
@@ -31,6 +31,9 @@ pub(crate) struct GroupInfo {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) key_file: PathBuf,
+    /// It has upstreams or access rules, which the gateway knows and its worker does not.
+    #[serde(default)]
+    pub(crate) through_gateway: bool,
 }
 
 /// Where a worker listens; the worker writes it.
@@ -43,15 +46,23 @@ pub(crate) struct Address {
 /// A group that is being served.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
-    pub(crate) name: String,
+    pub(crate) info: GroupInfo,
+    /// Where its worker listens.
     pub(crate) address: String,
     /// Where MCP clients connect over HTTP.
     pub(crate) url: Option<String>,
-    pub(crate) key_file: PathBuf,
+}
+
+/// A group that was served from here.
+struct Found {
+    info: GroupInfo,
+    dir: GroupDir,
+    /// Where its worker listens, when one does.
+    address: Option<Address>,
 }
 
 impl GroupInfo {
-    fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
@@ -94,6 +105,23 @@ impl StateDir {
         &self.root
     }
 
+    /// Makes the directory with what all groups share in it, for its owner alone; what is there with rights of others
+    /// loses them. Whoever lets another program write into it makes it first.
+    pub(crate) fn make(&self) -> std::io::Result<()> {
+        for dir in [
+            self.root.clone(),
+            self.store(),
+            self.cache(),
+            self.scratch(),
+        ] {
+            make_dir(&dir)?;
+            if let Err(error) = close(&dir) {
+                tracing::warn!(dir = %dir.display(), error = %error, "others can look into the state directory");
+            }
+        }
+        Ok(())
+    }
+
     /// Layers, shared by all groups.
     pub(crate) fn store(&self) -> PathBuf {
         self.root.join("store")
@@ -102,6 +130,11 @@ impl StateDir {
     /// Unpacked layers, shared by all groups.
     pub(crate) fn cache(&self) -> PathBuf {
         self.root.join("cache")
+    }
+
+    /// What fetches keep while they run.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
     }
 
     /// The socket that `ramen poke` speaks to.
@@ -131,82 +164,91 @@ impl StateDir {
         }
     }
 
-    /// The group of this name (or `namespace/name`), whether it runs or not; without a name the only one.
-    pub(crate) fn known(&self, wanted: Option<&str>) -> Result<(GroupInfo, GroupDir), Failure> {
+    /// Every group that was served from here, by namespace and name.
+    fn groups(&self) -> Vec<Found> {
         let entries = fs::read_dir(self.root.join("groups")).into_iter().flatten();
         let dirs = entries
             .flatten()
             .map(|entry| GroupDir { root: entry.path() });
-        let known = dirs.filter_map(|dir| Some((read_json::<GroupInfo>(&dir.info())?, dir)));
-        let mut found: Vec<_> = known.filter(|(info, _)| info.is(wanted)).collect();
-        found.sort_by_key(|(info, _)| info.full_name());
-        match (found.pop(), found.as_slice()) {
-            (Some(only), []) => Ok(only),
-            (None, _) => Err(Failure::usage(format!(
+        let found = dirs.filter_map(|dir| {
+            Some(Found {
+                info: read_json(&dir.info())?,
+                address: read_json(&dir.address()).filter(|address: &Address| alive(address.pid)),
+                dir,
+            })
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort_by_key(|group| group.info.full_name());
+        found
+    }
+
+    /// The group of this name (or `namespace/name`): of those that run as in [`Self::running`], else of all.
+    pub(crate) fn known(&self, wanted: Option<&str>) -> Result<(GroupInfo, GroupDir), Failure> {
+        let mut found = self.groups();
+        found.retain(|group| group.info.is(wanted));
+        if found.iter().any(|group| group.address.is_some()) {
+            found.retain(|group| group.address.is_some());
+        }
+        match only(found)? {
+            Some(group) => Ok((group.info, group.dir)),
+            None => Err(Failure::usage(format!(
                 "`ramen up` has not served {} from {}",
-                wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}")),
+                called(wanted),
                 self.root.display()
             ))),
-            (Some(last), others) => {
-                let others = others.iter().map(|(info, _)| info.full_name());
-                let names: Vec<_> = others.chain([last.0.full_name()]).collect();
-                Err(Failure::usage(format!(
-                    "there are several groups, choose one with --group: {}",
-                    names.join(", ")
-                )))
-            }
         }
     }
 
     /// The running group of this name (or `namespace/name`); without a name the only one.
     pub(crate) fn running(&self, wanted: Option<&str>) -> Result<Running, Failure> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(self.root.join("groups"))
-            .into_iter()
-            .flatten()
-            .flatten()
+        let mut found = self.groups();
+        found.retain(|group| group.address.is_some());
+        let all: Vec<_> = found.iter().map(|group| group.info.full_name()).collect();
+        found.retain(|group| group.info.is(wanted));
+        if let Some(Found {
+            info,
+            address: Some(address),
+            ..
+        }) = only(found)?
         {
-            let dir = GroupDir { root: entry.path() };
-            let (Some(info), Some(address)) = (
-                read_json::<GroupInfo>(&dir.info()),
-                read_json::<Address>(&dir.address()),
-            ) else {
-                continue;
-            };
-            if alive(address.pid) {
-                found.push((info, address));
-            }
+            let gateway = fs::read_to_string(self.gateway()).ok();
+            let url = gateway.and_then(|at| Some(format!("http://{}{}", at.trim(), info.path()?)));
+            return Ok(Running {
+                info,
+                address: address.grpc,
+                url,
+            });
         }
-        let all: Vec<_> = found.iter().map(|(info, _)| info.full_name()).collect();
-        found.retain(|(info, _)| info.is(wanted));
-        found.sort_by(|a, b| (&a.0.namespace, &a.0.name).cmp(&(&b.0.namespace, &b.0.name)));
-        match found.as_slice() {
-            [(info, address)] => Ok(Running {
-                name: info.name.clone(),
-                address: address.grpc.clone(),
-                url: fs::read_to_string(self.gateway())
-                    .ok()
-                    .and_then(|at| Some(format!("http://{}{}", at.trim(), info.path()?))),
-                key_file: info.key_file.clone(),
-            }),
-            [] if !all.is_empty() => Err(Failure::transport(format!(
+        Err(Failure::transport(if all.is_empty() {
+            format!(
+                "no running `ramen up` serves {}: start one (`ramen up DIR`), or name a worker with --target",
+                called(wanted)
+            )
+        } else {
+            format!(
                 "the running `ramen up` serves no group {}; there are: {}",
                 wanted.unwrap_or_default(),
-                sorted(all).join(", ")
-            ))),
-            [] => Err(Failure::transport(format!(
-                "no running `ramen up` serves {}: start one (`ramen up DIR`), or name a worker with --target",
-                wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}"))
-            ))),
-            several => {
-                let names: Vec<_> = several.iter().map(|(info, _)| info.full_name()).collect();
-                Err(Failure::usage(format!(
-                    "several groups are running, choose one with --group: {}",
-                    names.join(", ")
-                )))
-            }
-        }
+                all.join(", ")
+            )
+        }))
     }
+}
+
+/// The one that is left; of several nobody can choose but the caller.
+fn only(mut found: Vec<Found>) -> Result<Option<Found>, Failure> {
+    if found.len() > 1 {
+        let names: Vec<_> = found.iter().map(|group| group.info.full_name()).collect();
+        return Err(Failure::usage(format!(
+            "there are several groups, choose one with --group: {}",
+            names.join(", ")
+        )));
+    }
+    Ok(found.pop())
+}
+
+/// A group in a sentence.
+fn called(wanted: Option<&str>) -> String {
+    wanted.map_or_else(|| "a group".to_owned(), |name| format!("the group {name}"))
 }
 
 impl GroupDir {
@@ -258,11 +300,6 @@ impl GroupDir {
     }
 }
 
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.sort_unstable();
-    names
-}
-
 /// Whether a process of this id exists.
 pub(crate) fn alive(pid: i32) -> bool {
     rustix::process::Pid::from_raw(pid)
@@ -300,6 +337,15 @@ pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
         .create(dir)
 }
 
+/// Takes the rights of others from a directory. One that everybody writes into, like `/tmp`, is not ours to close.
+fn close(dir: &Path) -> std::io::Result<()> {
+    let mode = fs::metadata(dir)?.permissions().mode();
+    if mode & 0o077 == 0 || mode & 0o1000 != 0 {
+        return Ok(());
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(mode & 0o7700))
+}
+
 /// Opens a file for appending, readable by its owner only.
 pub(crate) fn append(file: &Path) -> std::io::Result<fs::File> {
     if let Some(dir) = file.parent() {
@@ -315,7 +361,33 @@ pub(crate) fn append(file: &Path) -> std::io::Result<fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_directory_is_its_owners_alone_also_when_it_was_made_otherwise() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = StateDir::locate(Some(&temp.path().join("new"))).unwrap();
+        state.make().unwrap();
+        for dir in [
+            state.root().to_owned(),
+            state.store(),
+            state.cache(),
+            state.scratch(),
+        ] {
+            assert_eq!(mode(&dir), 0o700, "{}", dir.display());
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        state.make().unwrap();
+        assert_eq!((mode(state.root()), mode(&state.store())), (0o700, 0o700));
+        // Such a one is everybody's: what we make in it is still ours alone.
+        fs::set_permissions(state.root(), fs::Permissions::from_mode(0o1777)).unwrap();
+        fs::set_permissions(state.cache(), fs::Permissions::from_mode(0o755)).unwrap();
+        state.make().unwrap();
+        assert_eq!((mode(state.root()), mode(&state.cache())), (0o1777, 0o700));
+    }
 
     fn serve(state: &StateDir, namespace: &str, name: &str, pid: u32) {
         let dir = state.group(namespace, name);
@@ -323,6 +395,7 @@ mod tests {
             namespace: namespace.into(),
             name: name.into(),
             key_file: "k".into(),
+            through_gateway: false,
         };
         write_atomic(&dir.info(), &serde_json::to_vec(&info).unwrap()).unwrap();
         let address = format!(r#"{{"grpc":"127.0.0.1:1","metrics":"off","pid":{pid}}}"#);
@@ -371,6 +444,14 @@ mod tests {
                 .contains("default/a, team/b")
         );
         assert!(state.running(Some("team/b")).is_ok());
+        // The keys are those of the groups that run, by the same rule; of one that does not, when it is named.
+        let known = |wanted| state.known(wanted).map(|(info, _)| info.full_name());
+        let several = known(None).unwrap_err().to_string();
+        assert!(several.ends_with("--group: default/a, team/b"), "{several}");
+        assert_eq!(known(Some("dead")).unwrap(), "default/dead");
+        fs::remove_file(state.group("team", "b").address()).unwrap();
+        assert_eq!(known(None).unwrap(), "default/a");
+        serve(&state, "team", "b", std::process::id());
         let dead = state.running(Some("dead")).unwrap_err();
         assert_eq!(
             (dead.code(), dead.to_string().as_str()),
@@ -388,10 +469,7 @@ mod tests {
         write_atomic(&file, b"1").unwrap();
         write_atomic(&file, b"2").unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"2");
-        assert_eq!(
-            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(mode(&file), 0o600);
         assert_eq!(fs::read_dir(temp.path().join("a")).unwrap().count(), 1);
     }
 }

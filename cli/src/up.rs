@@ -14,6 +14,7 @@ use ramen_group::CidrSet;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use self::control::Asked;
 use self::desk::Desk;
 use self::gateway::{Front, Trust};
 use self::group::{Handle, Key, News, Poke};
@@ -23,8 +24,8 @@ use self::status::{Board, Status};
 use self::watch::Changes;
 use crate::exit::Failure;
 use crate::names;
-use crate::output::{Format, OutputArg};
-use crate::state::{StateDir, make_dir};
+use crate::output::{self, Format, OutputArg};
+use crate::state::StateDir;
 use crate::worker_bin;
 
 mod child;
@@ -134,7 +135,7 @@ fn lock(state: &StateDir) -> Result<std::fs::File, Failure> {
             state.root().display()
         ))
     };
-    make_dir(state.root()).map_err(|error| failed(&error))?;
+    state.make().map_err(|error| failed(&error))?;
     let file = crate::state::append(&state.lock()).map_err(|error| failed(&error))?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
         |_| {
@@ -178,6 +179,8 @@ async fn supervise(
             return Err(Failure::error(format!("cannot serve HTTP{at}: {error}")));
         }
         Err(error) => {
+            // Where an earlier one listened leads nowhere now, or to somebody else.
+            let _ = std::fs::remove_file(machine.state.gateway());
             board.remark(&format!("groups are not served over HTTP: {error}"));
             None
         }
@@ -202,7 +205,7 @@ async fn supervise(
         signal(SignalKind::hangup()).map_err(|error| Failure::error(error.to_string()))?;
     let stop = crate::signals::stop();
     tokio::pin!(stop);
-    let mut hint = args.output.output == Format::Table;
+    let mut hint = (args.output.output == Format::Table).then(|| flags(args));
     groups.apply(plan, &mut board).await;
     loop {
         let reread = tokio::select! {
@@ -252,23 +255,31 @@ async fn changed(file: &mut Option<Changes>) {
     }
 }
 
-/// Prints one piece of news; whether the hint for clients is still to be given.
-fn show(news: News, board: &mut Board, hint: bool) -> bool {
+/// What other commands need to find this `ramen up`.
+fn flags(args: &UpArgs) -> String {
+    let dir = args.state_dir.as_deref().map(|dir| dir.to_string_lossy());
+    dir.map_or_else(String::new, |dir| {
+        format!(" --state-dir {}", output::word(&dir))
+    })
+}
+
+/// Prints one piece of news; the flags for the hint for clients, while that is still to be given.
+fn show(news: News, board: &mut Board, hint: Option<String>) -> Option<String> {
     match news {
         News::Status(status) => {
             board.update(&status);
-            if hint && status.ready {
+            if let Some(flags) = hint.as_ref().filter(|_| status.ready) {
+                let group = board.called(&status.namespace, &status.name);
+                let group = format!("--group {group}{flags}");
                 if let Some(url) = &status.url {
                     board.remark(&format!(
-                        "over HTTP: {url} with `Authorization: Bearer` and the group's key; in a shell: `eval \"$(ramen bridge --group {} --print-config env)\"`",
-                        status.name
+                        "over HTTP: {url} with `Authorization: Bearer` and the group's key; in a shell: `eval \"$(ramen bridge {group} --print-config env)\"`"
                     ));
                 }
                 board.remark(&format!(
-                    "connect a client: `ramen bridge --group {0} --print-config claude|cursor|vscode`; try it: `ramen ls --group {0}`",
-                    status.name
+                    "connect a client: `ramen bridge {group} --print-config claude|cursor|vscode`; try it: `ramen ls {group}`"
                 ));
-                return false;
+                return None;
             }
         }
         News::Progress(key, text) => board.progress(&key, &text),
@@ -296,7 +307,7 @@ impl Groups {
         }
         let faulty = plan.faulty.iter().map(|(key, _)| key);
         for key in plan.groups.iter().map(|spec| &spec.key).chain(faulty) {
-            board.expect(&key.1);
+            board.expect(key);
         }
         let mut left = std::mem::take(&mut self.running);
         for (key, faults) in plan.faulty {
@@ -354,19 +365,26 @@ impl Groups {
     fn control(&self) -> std::io::Result<tokio::task::JoinHandle<()>> {
         let listener = control::listen(&self.machine.state.socket())?;
         let doors = Arc::clone(&self.doors);
+        let served = self.front.as_ref().map(Front::served);
         Ok(tokio::spawn(control::serve(
             listener,
-            move |wanted, again| {
+            move |asked, wanted| {
+                let poke = match asked {
+                    Asked::Look => Poke::Look,
+                    Asked::Again => Poke::Again(token()),
+                    Asked::Keys => {
+                        // Of all groups: that is cheap, and a name may be one of several.
+                        if let Some(served) = &served {
+                            served.look_at_keys();
+                        }
+                        return Ok(0);
+                    }
+                };
                 let doors = doors
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 let matches = |key: &Key| {
                     wanted.is_empty() || wanted == key.1 || wanted == format!("{}/{}", key.0, key.1)
-                };
-                let poke = if again {
-                    Poke::Again(token())
-                } else {
-                    Poke::Look
                 };
                 let poked = doors
                     .iter()
@@ -387,4 +405,31 @@ fn token() -> String {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
     now.as_nanos().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        up: UpArgs,
+    }
+
+    #[test]
+    fn the_hint_names_the_group_and_the_state_directory_as_the_next_command_needs_them() {
+        let line = Line::parse_from(["up", "x", "--state-dir", "a b"]);
+        assert_eq!(flags(&line.up), " --state-dir 'a b'");
+        let mut status = Status::new("default", "calc");
+        let mut board = Board::new(Format::Json);
+        let hint = || Some(flags(&line.up));
+        let told = show(News::Status(Box::new(status.clone())), &mut board, hint());
+        assert!(told.is_some(), "it is not ready");
+        status.ready = true;
+        let told = show(News::Status(Box::new(status)), &mut board, hint());
+        assert_eq!(told, None);
+    }
 }

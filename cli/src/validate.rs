@@ -87,6 +87,8 @@ fn scan(dir: &Path) -> Report {
 
 fn deploy(args: &ValidateArgs, worker: PathBuf) -> Result<Report, Failure> {
     let state = StateDir::locate(args.state_dir.as_deref())?;
+    // Or the worker would make it, with the rights that are usual. Where it cannot be made the worker says so if it needs it.
+    let _ = state.make();
     let out = tempfile::tempdir()
         .map_err(|error| Failure::error(format!("no temporary folder: {error}")))?;
     let job = Job {

@@ -76,6 +76,51 @@ fn completion_scripts_are_made_for_the_common_shells() {
 }
 
 #[test]
+fn a_group_of_ramen_up_and_a_namespace_of_a_cluster_do_not_go_together() {
+    for (args, hint) in [
+        (
+            &["--state-dir", "x", "--group", "a", "-n", "b"][..],
+            "--group NAMESPACE/NAME",
+        ),
+        (&["--group", "b/a", "-n", "b"], "leave those out"),
+        (&["--group", "b/a", "--cluster"], "leave those out"),
+    ] {
+        let output = ramen(&[&["keys", "new", "ci"], args].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(hint), "{args:?}: {errors}");
+    }
+}
+
+#[test]
+fn new_names_its_files_from_where_the_person_is_and_the_group_as_it_is_served() {
+    let temp = tempfile::tempdir().unwrap();
+    let new = |dir: &str, args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ramen"))
+            .arg("new")
+            .args(args)
+            .current_dir(temp.path().join(dir))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let (out, err) = new("", &["group", "My_Group"]);
+    assert!(out.starts_with("made My_Group/README.md\n"), "{out}");
+    assert!(err.contains("calls this group my-group"), "{err}");
+    assert_eq!(new("", &["group", "plain"]).1, "");
+    let (out, _) = new("", &["tool", "t", "--dir", "plain"]);
+    assert!(out.starts_with("made plain/mcp/tools/t/t.json\n"), "{out}");
+    let (out, _) = new("plain", &["prompt", "p"]);
+    assert!(out.starts_with("made mcp/prompts/p/p.json\n"), "{out}");
+    // The text of the prompt begins right below: no empty line comes first.
+    let skill = temp.path().join("plain/mcp/prompts/p/SKILL.md");
+    let skill = std::fs::read_to_string(skill).unwrap();
+    assert!(skill.contains("\n---\n# p\n"), "{skill}");
+}
+
+#[test]
 fn commands_without_a_running_up_say_what_to_do() {
     for args in [
         &["ls", "--state-dir", "/nonexistent"][..],

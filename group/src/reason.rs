@@ -111,7 +111,7 @@ reasons! {
         FetchTooLarge: "The repository sent more bytes or objects than allowed.",
             "Keep large files out of the branch that Ramen serves.";
         McpFolderMissing: "There is no `mcp/` folder.",
-            "Put the packages under `mcp/` at the root of the repository, or name the folder that holds it with `source.path`.";
+            "Put the packages under `mcp/` at the root of the folder or repository; in a McpGroup `source.path` may name another folder that holds it.";
         SymlinkRefused: "A symbolic link lies under `mcp/`.",
             "Replace the link by the file or folder itself.";
         SubmoduleRefused: "A git submodule lies under `mcp/`.",

@@ -16,7 +16,8 @@ pub(super) struct Plan {
     options: Options,
 }
 
-/// The plan when the arguments name servers of their own; `None` for the bridge to a worker.
+/// The plan when the arguments name servers of their own, or a group that is more than its worker; `None` for the bridge
+/// to a worker.
 pub(super) fn plan(args: &BridgeArgs) -> Result<Option<Plan>, Failure> {
     let connect = &args.connect;
     let one = match (&args.url, &connect.server) {
@@ -27,7 +28,15 @@ pub(super) fn plan(args: &BridgeArgs) -> Result<Option<Plan>, Failure> {
     let (servers, naming) = match (one, connect.config.as_ref()) {
         (Some(one), _) => (BTreeMap::from([one]), Naming::Plain),
         (None, Some(file)) => (servers::configured(Some(file))?, Naming::Prefixed),
-        (None, None) => return Ok(None),
+        // The health is the worker's, whatever the group is.
+        (None, None) if args.health.is_some() => return Ok(None),
+        (None, None) => {
+            return Ok(connect.gateway()?.map(|(_, config)| Plan {
+                servers: BTreeMap::from([("ramen".to_owned(), config)]),
+                naming: Naming::Plain,
+                options: servers::options_with_a_key(connect.timeout),
+            }));
+        }
     };
     let mut options = servers::options(args.connect.timeout);
     args.oauth.tune(&mut options);
@@ -36,6 +45,13 @@ pub(super) fn plan(args: &BridgeArgs) -> Result<Option<Plan>, Failure> {
         naming,
         options,
     }))
+}
+
+impl Plan {
+    /// Whether a server of it may get a sign-in.
+    pub(super) fn signs_in(&self) -> bool {
+        self.options.sign_in.is_some()
+    }
 }
 
 /// Serves stdin and stdout until they end.

@@ -1,12 +1,15 @@
 //! The JSON that MCP clients want, ready to paste. The key itself is never printed.
 
+use std::path::Path;
+
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::connect::ConnectArgs;
 use crate::exit::Failure;
 use crate::names;
-use crate::state::StateDir;
+use crate::output::quoted;
+use crate::state::{Running, StateDir};
 
 /// A client whose configuration format is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,25 +45,19 @@ pub(super) fn render(
 
 /// Lines for a shell. The key is read when they are run, so that it is in no scrollback.
 fn shell(connect: &ConnectArgs) -> Result<String, Failure> {
-    let running =
-        StateDir::locate(connect.state_dir.as_deref())?.running(connect.group.as_deref())?;
+    let running = connect.running()?;
     let url = running.url.ok_or_else(|| {
         Failure::transport(
             "the running `ramen up` has no address over HTTP for this group".to_owned(),
         )
     })?;
-    Ok(exports(&url, &running.key_file.to_string_lossy()))
+    Ok(exports(&url, &running.info.key_file.to_string_lossy()))
 }
 
 fn exports(url: &str, key_file: &str) -> String {
     let (url, key_file) = (quoted(url), quoted(key_file));
     let key = names::MCP_KEY;
     format!("export RAMEN_URL={url}\nexport {key}=\"$(cat {key_file})\"")
-}
-
-/// One word of a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// A client that speaks HTTP itself.
@@ -96,15 +93,15 @@ fn entry_of_a_bridge(client: Client, connect: &ConnectArgs) -> Result<Value, Fai
         let (name, args) = others(connect);
         return Ok(entry(client, &name, &program, &args, true));
     }
-    let (name, target, key_file) = place(connect)?;
-    let mut args = vec!["bridge".to_owned(), "--target".to_owned(), target];
-    let flags = [("--group", &connect.group), ("--zone", &connect.zone)];
-    for (flag, value) in flags {
-        args.extend(
-            value
-                .iter()
-                .flat_map(|value| [flag.to_owned(), value.clone()]),
-        );
+    let Place {
+        name,
+        flags,
+        key_file,
+    } = place(connect)?;
+    let mut args = vec!["bridge".to_owned()];
+    let zone = connect.zone.clone().map(|zone| ("--zone", zone));
+    for (flag, value) in flags.into_iter().chain(zone) {
+        args.extend([flag.to_owned(), value]);
     }
     if let Some(ca) = &connect.ca {
         args.extend(["--ca".to_owned(), ca.to_string_lossy().into_owned()]);
@@ -133,21 +130,46 @@ fn others(connect: &ConnectArgs) -> (String, Vec<String>) {
     (name, args)
 }
 
-/// The server's name, the target, and the file that holds the key when there is one.
-fn place(connect: &ConnectArgs) -> Result<(String, String, Option<String>), Failure> {
-    let named = connect
-        .key_file
-        .as_ref()
-        .map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
-    let named = named.map(|file| file.to_string_lossy().into_owned());
+/// What a bridge is started with.
+struct Place {
+    /// The server's name.
+    name: String,
+    /// The flags that say where it is.
+    flags: Vec<(&'static str, String)>,
+    /// The file that holds the key, when there is one.
+    key_file: Option<String>,
+}
+
+fn place(connect: &ConnectArgs) -> Result<Place, Failure> {
+    let absolute = |file: &Path| std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let text = |file: &Path| file.to_string_lossy().into_owned();
+    let named = connect.key_file.as_deref().map(absolute);
+    let key_file = named.as_deref().map(text);
+    let group = connect.group.clone().map(|group| ("--group", group));
     if let Some(target) = &connect.target {
         let name = connect.group.clone().unwrap_or_else(|| "ramen".to_owned());
-        return Ok((name, target.clone(), named));
+        let target = ("--target", target.clone());
+        return Ok(Place {
+            name,
+            flags: [target].into_iter().chain(group).collect(),
+            key_file,
+        });
     }
-    let running =
-        StateDir::locate(connect.state_dir.as_deref())?.running(connect.group.as_deref())?;
-    let key_file = named.unwrap_or_else(|| running.key_file.to_string_lossy().into_owned());
-    Ok((running.name, running.address, Some(key_file)))
+    let Running { info, address, .. } = connect.running()?;
+    let flags = if info.through_gateway {
+        // Past the gateway it is another group: the bridge finds it by its name.
+        let state = StateDir::locate(connect.state_dir.as_deref())?;
+        let state = ("--state-dir", text(state.root()));
+        vec![state, ("--group", info.full_name())]
+    } else {
+        let target = ("--target", address);
+        [target].into_iter().chain(group).collect()
+    };
+    Ok(Place {
+        flags,
+        key_file: key_file.or_else(|| Some(text(&info.key_file))),
+        name: info.name,
+    })
 }
 
 fn entry(client: Client, name: &str, program: &str, args: &[String], has_key_file: bool) -> Value {

@@ -1,6 +1,6 @@
 //! Keys in a cluster: the entries of the group's keys Secret. The operator and the gateway see a change at once.
 
-use super::{Listed, listed};
+use super::{Changed, Listed, listed};
 use crate::exit::Failure;
 use crate::status::{Cluster, ClusterArgs};
 
@@ -16,6 +16,13 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub(super) fn new(group: &'a str, args: &'a ClusterArgs) -> Self {
         Self { group, args }
+    }
+
+    fn changed(&self) -> Changed {
+        Changed {
+            group: self.group.to_owned(),
+            counts: true,
+        }
     }
 
     /// Connects, and looks which Secret it is and what is in it.
@@ -35,7 +42,7 @@ impl<'a> Keys<'a> {
         done
     }
 
-    pub(super) fn add(self, name: &str, key: &str) -> Result<String, Failure> {
+    pub(super) fn add(self, name: &str, key: &str) -> Result<Changed, Failure> {
         if name == OF_THE_GATEWAY {
             return Err(Failure::usage("the entry `gateway` is the gateway's own"));
         }
@@ -48,7 +55,7 @@ impl<'a> Keys<'a> {
             }
             cluster.set_entry(secret, name, Some(key)).await
         })?;
-        Ok(self.group.to_owned())
+        Ok(self.changed())
     }
 
     pub(super) fn list(self) -> Result<Vec<Listed>, Failure> {
@@ -58,13 +65,13 @@ impl<'a> Keys<'a> {
         })
     }
 
-    pub(super) fn revoke(self, name: &str) -> Result<String, Failure> {
+    pub(super) fn revoke(self, name: &str) -> Result<Changed, Failure> {
         self.with(async |cluster, secret, entries| {
             if !entries.iter().any(|(known, _)| known == name) {
                 return Err(Failure::usage(format!("{} has no key {name}", self.group)));
             }
             cluster.set_entry(secret, name, None).await
         })?;
-        Ok(self.group.to_owned())
+        Ok(self.changed())
     }
 }

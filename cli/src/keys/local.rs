@@ -2,28 +2,60 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use super::{Listed, listed};
+use tonic::Code;
+
+use super::{Changed, Listed, listed};
+use crate::connect::{nearby, read_key};
 use crate::exit::Failure;
-use crate::state::{GroupDir, GroupInfo, StateDir, write_atomic};
-use crate::up;
+use crate::state::{GroupDir, StateDir, write_atomic};
+use crate::upstream::Upstream;
+use crate::{poke, up};
+
+/// How long a change is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the worker is asked: it looks at its keys each second.
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// The keys of one group.
 pub(super) struct Keys {
+    state: StateDir,
     group: String,
     dir: GroupDir,
 }
 
 impl Keys {
     pub(super) fn find(state: Option<&Path>, group: Option<&str>) -> Result<Self, Failure> {
-        let (info, dir) = StateDir::locate(state)?.known(group)?;
-        let GroupInfo {
-            namespace, name, ..
-        } = info;
+        let state = StateDir::locate(state)?;
+        let (info, dir) = state.known(group)?;
         Ok(Self {
-            group: format!("{namespace}/{name}"),
+            state,
+            group: info.full_name(),
             dir,
         })
+    }
+
+    /// The end of a change after which the key opens the group or does not: waits until everybody goes by that.
+    fn changed(self, key: &str, opens: bool) -> Changed {
+        let counts = self.counts(key, opens);
+        Changed {
+            group: self.group,
+            counts,
+        }
+    }
+
+    fn counts(&self, key: &str, opens: bool) -> bool {
+        let Ok(running) = self.state.running(Some(&self.group)) else {
+            // Whoever serves it later reads the keys first.
+            return true;
+        };
+        let told = poke::ask(&self.state.socket(), "keys", &self.group);
+        let target = nearby(&running.address, key, PATIENCE);
+        let (Ok(answer), Ok(target), Ok(runtime)) = (told, target, crate::runtime()) else {
+            return false;
+        };
+        answer.starts_with("ok") && runtime.block_on(judged(&Upstream::new(target), opens))
     }
 
     /// Keys of a Secret in the file of groups are changed there.
@@ -37,7 +69,7 @@ impl Keys {
         Ok(())
     }
 
-    pub(super) fn add(self, name: &str, key: &str) -> Result<String, Failure> {
+    pub(super) fn add(self, name: &str, key: &str) -> Result<Changed, Failure> {
         self.ours()?;
         let file = self.dir.keys().join(name);
         if file.exists() {
@@ -48,7 +80,7 @@ impl Keys {
         }
         write_atomic(&file, format!("{key}\n").as_bytes())
             .map_err(|error| failed(&file, &error))?;
-        Ok(self.group)
+        Ok(self.changed(key, true))
     }
 
     pub(super) fn list(self) -> Result<Vec<Listed>, Failure> {
@@ -70,15 +102,38 @@ impl Keys {
         Ok(all)
     }
 
-    pub(super) fn revoke(self, name: &str) -> Result<String, Failure> {
+    pub(super) fn revoke(self, name: &str) -> Result<Changed, Failure> {
         super::check_name(name)?;
         self.ours()?;
         let file = self.dir.keys().join(name);
         if !file.exists() {
             return Err(Failure::usage(format!("{} has no key {name}", self.group)));
         }
+        let key = read_key(&file);
         up::end_key(&self.dir, name).map_err(|error| failed(&file, &error))?;
-        Ok(self.group)
+        // A file without a key opened nothing.
+        let key = key.unwrap_or_default();
+        Ok(self.changed(&key, false))
+    }
+}
+
+/// Asks a worker with a key until it judges it so; whether it did.
+async fn judged(worker: &Upstream, opens: bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.as_slice();
+        let opened = match worker.call(ping.into()).await {
+            Ok(_) => true,
+            Err(status) if status.code() == Code::Unauthenticated => false,
+            Err(_) => return false,
+        };
+        if opened == opens {
+            return true;
+        }
+        if begun.elapsed() > PATIENCE {
+            return false;
+        }
+        tokio::time::sleep(ASK_EVERY).await;
     }
 }
 

@@ -1,31 +1,40 @@
 //! Any MCP server of the configuration, over stdio or Streamable HTTP.
 
-use std::time::Duration;
-
-use ramen_client::{CallOptions, Client, ClientError, ServerConfig};
+use ramen_client::{CallOptions, Client, ClientError, Options, ServerConfig};
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 
 use super::refusal;
+use crate::connect::KeySource;
 use crate::exit::Failure;
-use crate::servers;
 
 /// One server, connected on first use.
 #[derive(Debug)]
 pub(super) struct Other {
     name: String,
     config: ServerConfig,
-    timeout: Duration,
+    options: Options,
+    /// Where the key comes from that goes with each request, of a gateway of ours.
+    key: Option<KeySource>,
     client: OnceCell<Client>,
 }
 
 impl Other {
-    pub(super) fn new(name: &str, config: ServerConfig, timeout: Duration) -> Self {
+    pub(super) fn new(name: String, config: ServerConfig, options: Options) -> Self {
         Self {
-            name: name.to_owned(),
+            name,
             config,
-            timeout,
+            options,
+            key: None,
             client: OnceCell::new(),
+        }
+    }
+
+    /// The same, called with a key from there.
+    pub(super) fn with_key_of(self, source: KeySource) -> Self {
+        Self {
+            key: Some(source),
+            ..self
         }
     }
 
@@ -34,8 +43,7 @@ impl Other {
         method: &str,
         params: &str,
     ) -> Result<Box<RawValue>, Failure> {
-        let options = servers::options(self.timeout);
-        let connecting = || Client::connect(&self.name, &self.config, &options);
+        let connecting = || Client::connect(&self.name, &self.config, &self.options);
         let client = self.client.get_or_try_init(connecting);
         let client = client.await.map_err(|error| self.failure(method, &error))?;
         let result = client.request(method, params, CallOptions::default()).await;
@@ -59,6 +67,14 @@ impl Other {
 
     fn failure(&self, method: &str, error: &ClientError) -> Failure {
         let name = &self.name;
+        if let (ClientError::SignIn { status, .. }, Some(key)) = (error, &self.key) {
+            let why = if *status == 403 {
+                "no access rule of the group is about the key"
+            } else {
+                "the key is not valid"
+            };
+            return Failure::transport(format!("{name}: {why}; {}", key.hint()));
+        }
         match error {
             ClientError::Rpc(error) => refusal(method, i64::from(error.code), &error.message),
             ClientError::Answer { .. } | ClientError::TooLarge { .. } => {

@@ -1,6 +1,7 @@
 //! The socket that `ramen poke` speaks to: one line in, one line out.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,21 +17,33 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // The folder is open to its owner alone, and so is the socket in it.
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    // The folder may be one that others work in too.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
-/// Answers pokes for ever. `poke` gets the group's name (empty: all) and whether to try again what failed; it says what
-/// went wrong.
+/// What is asked through the socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asked {
+    /// Look at the source now.
+    Look,
+    /// Look, and try again what failed before.
+    Again,
+    /// Read the keys again.
+    Keys,
+}
+
+/// Answers for ever. `act` gets the group's name (empty: all); it says what went wrong.
 pub(super) async fn serve(
     listener: UnixListener,
-    poke: impl Fn(&str, bool) -> Result<usize, String>,
+    act: impl Fn(Asked, &str) -> Result<usize, String>,
 ) {
     loop {
         match listener.accept().await {
             // One at a time: an answer takes microseconds, and a silent peer is cut off.
             Ok((stream, _)) => {
-                let _ = tokio::time::timeout(PATIENCE, answer(stream, &poke)).await;
+                let _ = tokio::time::timeout(PATIENCE, answer(stream, &act)).await;
             }
             Err(error) => {
                 tracing::warn!(error = %error, "the control socket failed");
@@ -42,7 +55,7 @@ pub(super) async fn serve(
 
 async fn answer(
     mut stream: UnixStream,
-    poke: &impl Fn(&str, bool) -> Result<usize, String>,
+    act: &impl Fn(Asked, &str) -> Result<usize, String>,
 ) -> io::Result<()> {
     let (read, mut write) = stream.split();
     let mut line = String::new();
@@ -50,8 +63,9 @@ async fn answer(
         .read_line(&mut line)
         .await?;
     let asked = match line.trim_end_matches(['\r', '\n']).split_once(' ') {
-        Some(("poke", group)) => poke(group.trim(), false),
-        Some(("retry", group)) => poke(group.trim(), true),
+        Some(("poke", group)) => act(Asked::Look, group.trim()),
+        Some(("retry", group)) => act(Asked::Again, group.trim()),
+        Some(("keys", group)) => act(Asked::Keys, group.trim()),
         _ => Err("unknown request".to_owned()),
     };
     let answer = match asked {

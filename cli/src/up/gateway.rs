@@ -46,9 +46,15 @@ const LOOPBACK: &str = "127.0.0.0/8,::1/128";
 /// The running gateway. It ends with this.
 pub(super) struct Front {
     url: String,
+    served: Served,
+    stop: watch::Sender<bool>,
+}
+
+/// The groups that it serves, and what is known of them.
+#[derive(Clone)]
+pub(super) struct Served {
     groups: Groups,
     known: Arc<Mutex<BTreeMap<Key, Known>>>,
-    stop: watch::Sender<bool>,
 }
 
 /// Who is let in besides the bearers of the keys that are made here.
@@ -119,18 +125,21 @@ impl Front {
             info: gateway::info(),
         });
         tokio::spawn(listener::serve(listener, gateway, None, MAX_CONNECTIONS));
-        let known = Arc::<Mutex<BTreeMap<Key, Known>>>::default();
-        tokio::spawn(watch_keys(
-            Arc::clone(&known),
-            groups.clone(),
-            stop.subscribe(),
-        ));
+        let served = Served {
+            groups,
+            known: Arc::default(),
+        };
+        tokio::spawn(watch_keys(served.clone(), stop.subscribe()));
         Ok(Self {
             url: format!("http://{address}"),
-            groups,
-            known,
+            served,
             stop,
         })
+    }
+
+    /// What it serves, for those who outlive a borrow of it.
+    pub(super) fn served(&self) -> Served {
+        self.served.clone()
     }
 
     /// The address of a group, when it has one of its own.
@@ -141,11 +150,11 @@ impl Front {
     /// Takes what a status says about the worker of a group.
     pub(super) fn update(&self, state: &StateDir, status: &Status) {
         let key = (status.namespace.clone(), status.name.clone());
-        let mut all = locked(&self.known);
+        let mut all = self.served.locked();
         let known = Known::of(&mut all, state, &key);
         if known.worker != status.address {
             known.worker.clone_from(&status.address);
-            serve(&self.groups, &key, known);
+            serve(&self.served.groups, &key, known);
         }
     }
 
@@ -157,19 +166,34 @@ impl Front {
         upstreams: &[UpstreamSpec],
         access: Option<&Arc<AccessRules>>,
     ) {
-        let mut all = locked(&self.known);
+        let mut all = self.served.locked();
         let known = Known::of(&mut all, state, key);
         if known.upstreams != upstreams || known.access.as_ref() != access {
             known.upstreams = upstreams.to_vec();
             known.access = access.cloned();
-            serve(&self.groups, key, known);
+            serve(&self.served.groups, key, known);
         }
     }
 
     /// Serves this group no more.
     pub(super) fn forget(&self, key: &Key) {
-        locked(&self.known).remove(key);
-        self.groups.remove(&name_of(key));
+        self.served.locked().remove(key);
+        self.served.groups.remove(&name_of(key));
+    }
+}
+
+impl Served {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<Key, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes other keys where their files changed.
+    pub(super) fn look_at_keys(&self) {
+        for (key, known) in self.locked().iter_mut() {
+            if files(&known.dir).print() != known.seen {
+                serve(&self.groups, key, known);
+            }
+        }
     }
 }
 
@@ -247,10 +271,6 @@ async fn bind(state: &StateDir, listen: Option<SocketAddr>) -> io::Result<TcpLis
     TcpListener::bind(local(0)).await
 }
 
-fn locked(known: &Mutex<BTreeMap<Key, Known>>) -> MutexGuard<'_, BTreeMap<Key, Known>> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn name_of((namespace, name): &Key) -> GroupName {
     GroupName {
         namespace: namespace.clone(),
@@ -285,20 +305,12 @@ fn serve(groups: &Groups, key: &Key, known: &mut Known) {
 }
 
 /// Takes other keys when their files change.
-async fn watch_keys(
-    known: Arc<Mutex<BTreeMap<Key, Known>>>,
-    groups: Groups,
-    mut stopping: watch::Receiver<bool>,
-) {
+async fn watch_keys(served: Served, mut stopping: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        for (key, known) in locked(&known).iter_mut() {
-            if files(&known.dir).print() != known.seen {
-                serve(&groups, key, known);
-            }
-        }
+        served.look_at_keys();
     }
 }

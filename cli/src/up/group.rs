@@ -272,6 +272,7 @@ impl Group {
             namespace,
             name,
             key_file,
+            through_gateway: self.spec.through_gateway(),
         })?;
         write_atomic(&self.dir.info(), &info)
     }

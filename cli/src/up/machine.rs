@@ -26,7 +26,7 @@ pub(super) struct Machine {
 impl Machine {
     /// Opens the store; what no group needs any more goes.
     pub(super) fn open(state: StateDir, worker: PathBuf) -> Result<Self, Trouble> {
-        let fetcher = Fetcher::open(&state.store(), &state.root().join("scratch"))?;
+        let fetcher = Fetcher::open(&state.store(), &state.scratch())?;
         let machine = Self {
             state,
             worker,

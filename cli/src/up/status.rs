@@ -1,6 +1,6 @@
 //! What is known about each group, and how it is shown: a line for each change, as `kubectl get -w` does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Status {
         }
     }
 
-    fn row(&self) -> [String; 7] {
+    fn row(&self, called: &str) -> [String; 7] {
         let age = self
             .since
             .filter(|_| self.ready)
@@ -85,7 +85,7 @@ impl Status {
             .as_deref()
             .map_or_else(|| "-".to_owned(), short);
         [
-            self.name.clone(),
+            called.to_owned(),
             if self.ready { "True" } else { "False" }.to_owned(),
             self.tools.to_string(),
             self.errors.len().to_string(),
@@ -105,6 +105,8 @@ pub(super) struct Board {
     format: Format,
     colour: bool,
     shown: BTreeMap<(String, String), Status>,
+    /// Namespaces and names that there ever were to show.
+    expected: BTreeSet<(String, String)>,
     widths: [usize; 7],
     header: bool,
     bars: MultiProgress,
@@ -125,6 +127,7 @@ impl Board {
             format,
             colour: output::colours(),
             shown: BTreeMap::new(),
+            expected: BTreeSet::new(),
             // A revision: `folder@` and ten digits.
             widths: [8, 5, 5, 6, 17, 4, 0],
             header: false,
@@ -133,9 +136,23 @@ impl Board {
         }
     }
 
-    /// Makes room for a name, so that the lines of all groups line up from the first on.
-    pub(super) fn expect(&mut self, name: &str) {
-        self.widths[0] = self.widths[0].max(name.chars().count());
+    /// Makes room for a group, so that the lines of all groups line up from the first on.
+    pub(super) fn expect(&mut self, key: &(String, String)) {
+        self.expected.insert(key.clone());
+        let names = self.expected.iter().map(|(namespace, name)| {
+            let called = self.called(namespace, name);
+            called.chars().count()
+        });
+        self.widths[0] = names.max().unwrap_or_default().max(self.widths[0]);
+    }
+
+    /// What a group is called: with its namespace as soon as there are several.
+    pub(super) fn called(&self, namespace: &str, name: &str) -> String {
+        if self.expected.iter().any(|(other, _)| other != namespace) {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        }
     }
 
     /// Shows a state when it differs from the one shown before.
@@ -158,10 +175,11 @@ impl Board {
                 lines.push(format!("---\n{}", text.trim_end()));
             }
             Format::Table => {
-                let row = status.row();
+                let called = self.called(&status.namespace, &status.name);
+                let row = status.row(&called);
                 // The age grows by itself, and what the table does not show is no news.
                 let same = before.is_some_and(|b| {
-                    let old = b.row();
+                    let old = b.row(&called);
                     (0..row.len()).filter(|i| *i != 5).all(|i| old[i] == row[i])
                 });
                 if (same && !listed)
@@ -202,13 +220,14 @@ impl Board {
             }
             return;
         }
+        let called = self.called(&key.0, &key.1);
         let bars = &self.bars;
         let bar = self.progress.entry(key.clone()).or_insert_with(|| {
             let bar = bars.add(ProgressBar::new_spinner());
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        bar.set_message(format!("{}: {text}", key.1));
+        bar.set_message(format!("{called}: {text}"));
     }
 
     /// Forgets a group.
@@ -289,7 +308,10 @@ mod tests {
         };
         let shown = status.serving(remembered());
         assert_eq!((shown.revision.as_ref(), shown.tools), (None, 0));
-        assert_eq!(shown.row()[..6], ["demo", "False", "0", "0", "-", "-"]);
+        assert_eq!(
+            shown.row("demo")[..6],
+            ["demo", "False", "0", "0", "-", "-"]
+        );
         status.ready = true;
         let shown = status.serving(remembered());
         assert_eq!((shown.revision, shown.tools), (remembered(), 7));
@@ -299,21 +321,24 @@ mod tests {
     fn columns_never_shrink() {
         let mut board = Board::new(Format::Table);
         let status = Status {
-            name: "a-long-name".to_owned(),
             ready: true,
             ..Status::default()
         };
-        let row = status.row();
+        let row = status.row("a-long-name");
         let first = board.line(&row, None);
-        let second = board.line(
-            &Status {
-                name: "b".to_owned(),
-                ready: true,
-                ..Status::default()
-            }
-            .row(),
-            None,
-        );
+        let second = board.line(&status.row("b"), None);
         assert_eq!(first.find("True"), second.find("True"));
+    }
+
+    #[test]
+    fn groups_of_several_namespaces_are_called_with_them_and_line_up() {
+        let key = |namespace: &str| (namespace.to_owned(), "calc".to_owned());
+        let mut board = Board::new(Format::Table);
+        board.expect(&key("default"));
+        assert_eq!(board.called("default", "calc"), "calc");
+        board.expect(&key("team-a"));
+        assert_eq!(board.called("default", "calc"), "default/calc");
+        assert_eq!(board.called("team-a", "calc"), "team-a/calc");
+        assert_eq!(board.widths[0], "default/calc".len());
     }
 }

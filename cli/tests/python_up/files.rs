@@ -144,6 +144,8 @@ fn a_group_that_fails_touches_no_other_and_the_file_is_read_again() {
         (&failed["ready"], &failed["revision"]),
         (&json!(false), &json!(null))
     );
+    let told = failed["errors"][0]["message"].as_str().unwrap();
+    assert_eq!(told, "there is no folder /nonexistent/repo.git");
     assert_eq!(call(&place, "one"), "42\n");
 
     // A file that is no YAML changes nothing.

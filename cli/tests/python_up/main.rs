@@ -4,6 +4,10 @@
 
 mod faults;
 mod files;
+mod keys;
+#[expect(dead_code, reason = "shared with the tests of other servers")]
+#[path = "../servers/support.rs"]
+mod servers;
 mod support;
 
 use rustix::process::Signal;
@@ -184,6 +188,36 @@ fn the_key_is_in_a_private_file_and_in_no_output() {
     assert!(refused.err.contains("UNAUTHENTICATED"), "{}", refused.err);
     let log = std::fs::read_to_string(place.path("state/groups/default.demo/worker.log")).unwrap();
     assert!(!log.contains(&key));
+}
+
+#[test]
+fn nobody_else_can_look_into_the_state_directory_whoever_made_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    let dir = place.demo("demo");
+    let state = place.path("state");
+    let open_to_others = || {
+        let entries = std::fs::read_dir(&state).unwrap().flatten();
+        let all = entries.map(|entry| entry.path()).chain([state.clone()]);
+        let open = all.filter(|path| {
+            let mode = std::fs::symlink_metadata(path).unwrap().permissions();
+            mode.mode() & 0o077 != 0
+        });
+        open.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        place.run(&["validate", dir.to_str().unwrap()]).code,
+        Some(0)
+    );
+    assert_eq!(open_to_others(), Vec::<std::path::PathBuf>::new());
+    // As earlier versions left it.
+    for open in [&state, &state.join("store")] {
+        std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut up = place.up(&[dir.to_str().unwrap()]);
+    up.until("it serves", "demo", |s| s["ready"] == true);
+    assert_eq!(open_to_others(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(up.stop(), Some(0));
 }
 
 #[test]

@@ -39,6 +39,30 @@ fn call_ls_read_and_prompt_reach_a_server_of_the_configuration() {
     assert!(String::from_utf8_lossy(&gone.stderr).contains("exit status: 1"));
 }
 
+/// A legacy server that tells of other tools in the middle of a call, ends that when it is asked for them, and never says
+/// which they are.
+const TELLS: &str = r#"
+say() { printf '%s\n' "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\),"method".*/\1/p')
+  case "$line" in
+    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"t","version":"1"}}}';;
+    *'"tools/list"'*) if [ -n "$called" ]; then say '{"jsonrpc":"2.0","id":'$called',"result":{"content":[{"type":"text","text":"done"}]}}'; else say '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"act","inputSchema":{"type":"object"}}]}}'; fi;;
+    *'"tools/call"'*) called=$id; say '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}';;
+    *'"method":"notifications/'*) ;;
+    *) say '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no such method"}}';;
+  esac
+done
+"#;
+
+#[test]
+fn what_is_under_way_when_a_command_ends_the_server_is_no_warning() {
+    let home = Home::new(&json!({"tells": {"command": "sh", "args": ["-c", TELLS]}}));
+    let output = home.run(&["call", "act", "--server", "tells"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
 #[test]
 fn a_server_that_is_not_configured_is_told_with_those_that_are() {
     let home = two();

@@ -62,6 +62,8 @@ async fn refresh(
                         inner.updates.send_modify(|updates| updates.tools += 1);
                     }
                 }
+                // There is nothing left to list; whoever uses the connection hears of its end there.
+                Err(ClientError::Gone { .. }) => return,
                 Err(error) => {
                     tracing::warn!(
                         server = inner.name,

@@ -68,23 +68,7 @@ pub fn from_json(
         lookup,
     };
     let config = reader.read()?;
-    let unknown: Vec<_> = reader
-        .fields
-        .keys()
-        .filter(|name| !FOREIGN.contains(&name.as_str()) && !name.starts_with(['_', '/']))
-        .collect();
-    match unknown.first() {
-        Some(name) => {
-            let let_in = LET_IN.iter().find(|(field, _)| field == name);
-            Err(match let_in {
-                Some((_, instead)) => format!("the field {name:?} is not supported: {instead}"),
-                None => {
-                    format!("the field {name:?} is not known: correct its name, or take it out")
-                }
-            })
-        }
-        None => Ok(config),
-    }
+    reader.unknown().map_or(Ok(config), Err)
 }
 
 /// Whether an entry asks for its server; needs none of its other fields, so that what is off is not judged.
@@ -107,6 +91,38 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// What is wrong with the first of the fields that nothing was read of.
+    fn unknown(&self) -> Option<String> {
+        let mut names = self.fields.keys();
+        let name = names
+            .find(|name| !FOREIGN.contains(&name.as_str()) && !name.starts_with(['_', '/']))?;
+        let let_in = LET_IN.iter().find(|(field, _)| field == name);
+        Some(match let_in {
+            Some((_, instead)) => format!("the field {name:?} is not supported: {instead}"),
+            None => format!("the field {name:?} is not known: correct its name, or take it out"),
+        })
+    }
+
+    /// What is missing may be there under a name that nobody knows.
+    fn missing(&mut self, why: &str) -> String {
+        for known in [
+            "args",
+            "cwd",
+            "env",
+            "envFile",
+            "environment",
+            "headers",
+            "protocolEra",
+            "serverUrl",
+            "httpUrl",
+            "timeout",
+        ] {
+            self.fields.remove(known);
+        }
+        let also = self.unknown().map(|unknown| format!("; {unknown}"));
+        format!("{why}{}", also.unwrap_or_default())
+    }
+
     fn read(&mut self) -> Result<ServerConfig, String> {
         let enabled = enabled(&Value::Object(self.fields.clone()))?;
         self.fields.remove("enabled");
@@ -137,7 +153,7 @@ impl Reader<'_> {
                 );
             }
             (Some(kind @ ("stdio" | "local")), None, _) => {
-                return Err(format!("type {kind} needs a command"));
+                return Err(self.missing(&format!("type {kind} needs a command")));
             }
             (Some(kind), Some(_), None) => {
                 return Err(format!("type {kind} does not go with a command"));
@@ -145,7 +161,7 @@ impl Reader<'_> {
             (Some(kind), None, Some(_)) => {
                 return Err(format!("type {kind} does not go with a url"));
             }
-            (_, None, None) => return Err("it has neither a command nor a url".to_owned()),
+            (_, None, None) => return Err(self.missing("it has neither a command nor a url")),
         };
         Ok(ServerConfig {
             transport,

@@ -211,6 +211,14 @@ fn net12_one_broken_entry_never_stops_the_others_and_is_named_with_its_file() {
         ),
         (r#"{"command": "x", "comand": "y"}"#, "comand"),
         (r#"{"args": []}"#, "neither a command nor a url"),
+        (
+            r#"{"comand": "x", "args": [], "env": {}}"#,
+            r#"neither a command nor a url; the field "comand" is not known"#,
+        ),
+        (
+            r#"{"type": "stdio", "comand": "x"}"#,
+            r#"needs a command; the field "comand" is not known"#,
+        ),
         (r#"{"command": 5}"#, "command must be a string"),
         (r#"{"command": "  "}"#, "empty"),
         (r#"{"command": "x", "args": "y"}"#, "args must be a list"),

@@ -100,6 +100,18 @@ pub enum GitError {
         /// The address.
         url: String,
     },
+    /// An address that is a path where nothing is.
+    #[error("there is no folder {}", path.display())]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+    },
+    /// An address that is a folder of something else.
+    #[error("the folder {} is no git repository", path.display())]
+    NoRepository {
+        /// The path.
+        path: PathBuf,
+    },
     /// What answers is no git server.
     #[error("{url}: {message}")]
     NotGit {
@@ -172,9 +184,11 @@ impl GitError {
     /// How reports and statuses name this.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Url { .. } | Self::Forbidden { .. } | Self::Wanted { .. } => {
-                Reason::SourceInvalid
-            }
+            Self::Url { .. }
+            | Self::Forbidden { .. }
+            | Self::Wanted { .. }
+            | Self::NoFolder { .. }
+            | Self::NoRepository { .. } => Reason::SourceInvalid,
             Self::Credentials { .. } | Self::AuthFailed { .. } => Reason::AuthenticationFailed,
             Self::HostKeyMismatch { .. }
             | Self::HostKeyUnknown { .. }

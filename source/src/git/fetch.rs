@@ -59,14 +59,14 @@ fn local(session: &Session) -> Option<&Path> {
 
 pub(super) fn open(path: &Path) -> Result<Repository, GitError> {
     Repository::open(path).map_err(|e| {
-        let url = path.display().to_string();
-        if e.code() == ErrorCode::NotFound {
-            GitError::NotFound { url }
-        } else {
-            GitError::Library {
-                url,
+        let folder = path.to_owned();
+        match e.code() {
+            ErrorCode::NotFound if path.is_dir() => GitError::NoRepository { path: folder },
+            ErrorCode::NotFound => GitError::NoFolder { path: folder },
+            _ => GitError::Library {
+                url: path.display().to_string(),
                 message: e.message().to_owned(),
-            }
+            },
         }
     })
 }

@@ -104,10 +104,11 @@ async fn an_empty_repository_and_no_repository_are_told_apart() {
         .resolve(&nowhere, &Wanted::Head)
         .await
         .unwrap_err();
-    assert!(matches!(error, GitError::NotFound { .. }), "{error}");
+    assert_eq!(error.to_string(), "there is no folder /nowhere/x.git");
+    assert_eq!(error.reason(), Reason::SourceInvalid);
     let plain = Remote::new(GitUrl::local(setup.dir.path()));
     let error = setup.git.resolve(&plain, &Wanted::Head).await.unwrap_err();
-    assert!(matches!(error, GitError::NotFound { .. }), "{error}");
+    assert!(matches!(error, GitError::NoRepository { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -47,6 +47,11 @@ pub(in crate::up) struct GroupSpec {
 }
 
 impl GroupSpec {
+    /// Whether its worker alone is not the group that callers are to see.
+    pub(in crate::up) fn through_gateway(&self) -> bool {
+        self.access.is_some() || !self.upstreams.is_empty()
+    }
+
     /// What makes a deploy of the same tree another one.
     pub(in crate::up) fn settings(&self) -> Settings {
         let python = self.python.as_deref().unwrap_or("default");
