@@ -340,10 +340,11 @@ pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
 /// Takes the rights of others from a directory. One that everybody writes into, like `/tmp`, is not ours to close.
 fn close(dir: &Path) -> std::io::Result<()> {
     let mode = fs::metadata(dir)?.permissions().mode();
-    if mode & 0o077 == 0 || mode & 0o1000 != 0 {
+    let closed = mode & 0o7700;
+    if mode & 0o7777 == closed || mode & 0o1000 != 0 {
         return Ok(());
     }
-    fs::set_permissions(dir, fs::Permissions::from_mode(mode & 0o7700))
+    fs::set_permissions(dir, fs::Permissions::from_mode(closed))
 }
 
 /// Opens a file for appending, readable by its owner only.
