@@ -189,7 +189,7 @@ fn keys_and_secrets_come_from_the_file_and_follow_it() {
     };
     let code = "import os, ramen_runtime\nfrom demo_calculator_tool_utils import apply\n\ndef calculator_func(var1, var2, func):\n    \
                 assert 'RAMEN_SECRET_DEMO__SHELL' not in os.environ\n    \
-                return ramen_runtime.secrets.resolve('{{$demo.WORD}}').upper()[::-1] if var1 == 6 else apply(func, var1, var2)\n";
+                return sum(map(ord, ramen_runtime.secrets.resolve('{{$demo.WORD}}'))) if var1 == 6 else apply(func, var1, var2)\n";
     std::fs::write(repo.work.join(TOOL), code).unwrap();
     place.push(&repo);
     let file = place.write(
@@ -205,7 +205,7 @@ fn keys_and_secrets_come_from_the_file_and_follow_it() {
     up.until("it serves", "demo", |s| {
         s["ready"] == true && s["revision"].is_string()
     });
-    assert_eq!(call(&place, "demo"), "TERCES-A-MORF-OLLEH\n");
+    assert_eq!(call(&place, "demo"), "1846\n", "of its letters");
     let target = up.until("its address", "demo", |s| s["address"].is_string())["address"]
         .as_str()
         .unwrap()
@@ -224,7 +224,7 @@ fn keys_and_secrets_come_from_the_file_and_follow_it() {
         &secrets("rmk_second_key_of_the_test", "another-secret-value"),
     );
     let deadline = std::time::Instant::now() + crate::support::PATIENCE;
-    while call(&place, "demo") != "EULAV-TERCES-REHTONA\n" {
+    while call(&place, "demo") != "2030\n" {
         assert!(std::time::Instant::now() < deadline, "{}", up.log());
     }
     while (

@@ -363,7 +363,7 @@ fn run01_run02_prints_and_children_of_a_tool_never_reach_the_pipe() {
     let dir = place.demo("demo");
     let noisy = "import os, subprocess, sys\n\ndef calculator_func(var1, var2, func):\n    if var1 == 6:\n        \
         os.write(1, b'raw bytes\\n')\n        print('printed', flush=True)\n        print('error', file=sys.stderr)\n        \
-        subprocess.run(['echo', 'from a child'])\n        return subprocess.run(['cat'], capture_output=True, text=True).stdout + 'done'\n    \
+        subprocess.run(['echo', 'from a child'])\n        return float(subprocess.run(['cat'], capture_output=True, text=True).stdout + '13')\n    \
         from demo_calculator_tool_utils import apply\n    return apply(func, var1, var2)\n";
     place.write(&format!("demo/{TOOL}"), noisy);
     let mut up = place.up(&[dir.to_str().unwrap()]);
@@ -379,7 +379,7 @@ fn run01_run02_prints_and_children_of_a_tool_never_reach_the_pipe() {
     writeln!(stdin, "{call}").unwrap();
     let mut lines = std::io::BufReader::new(bridge.stdout.take().unwrap()).lines();
     let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!(answer["result"]["content"][0]["text"], "done");
+    assert_eq!(answer["result"]["content"][0]["text"], "13.0");
     drop(stdin);
     assert!(lines.next().is_none());
     assert_eq!(bridge.wait().unwrap().code(), Some(0));
