@@ -19,8 +19,12 @@ use tokio::sync::watch;
 
 use super::{Deploy, DeployRequest};
 use crate::artifacts::{Artifacts, DeployId, one_time};
+use crate::backoff::Backoff;
 use crate::names::{self, child};
 use crate::pods::{Pods, refusal};
+
+/// How often more something is asked for, in 15 seconds.
+const MORE_TRIES: usize = 4;
 
 type Reports = watch::Receiver<Option<Arc<Report>>>;
 
@@ -116,8 +120,7 @@ impl Run {
 
     /// The Job that runs, or a new one.
     async fn begin(&self) -> Result<(Job, Reports), Failure> {
-        let found = self.jobs.get_opt(&self.name).await;
-        let found = found.map_err(|error| api("read the deploy job", &error))?;
+        let found = insist("read the deploy job", || self.jobs.get_opt(&self.name)).await?;
         let token = self.token().await?;
         if let (Some(job), Some(token)) = (&found, &token)
             && !ended(job)
@@ -140,11 +143,11 @@ impl Run {
         let reports = self.admit(&token).await?;
         let params = PatchParams::apply(names::MANAGER).force();
         let secret = Patch::Apply(self.secret(&token));
-        let applied = self.secrets.patch(&self.name, &params, &secret).await;
-        applied.map_err(|error| api("write the token of the deploy job", &error))?;
+        let write = || self.secrets.patch(&self.name, &params, &secret);
+        insist("write the token of the deploy job", write).await?;
         let job = Patch::Apply(&*self.request.job);
-        let applied = self.jobs.patch(&self.name, &params, &job).await;
-        let job = applied.map_err(|error| api("create the deploy job", &error))?;
+        let create = || self.jobs.patch(&self.name, &params, &job);
+        let job = insist("create the deploy job", create).await?;
         let revision = self.request.revision.as_str();
         tracing::info!(deploy = %self.deploy, revision, "started a deploy job");
         Ok((job, reports))
@@ -163,8 +166,8 @@ impl Run {
 
     /// The token of a Job that was made before.
     async fn token(&self) -> Result<Option<Secret>, Failure> {
-        let secret = self.secrets.get_opt(&self.name).await;
-        let secret = secret.map_err(|error| api("read the token of the deploy job", &error))?;
+        let read = || self.secrets.get_opt(&self.name);
+        let secret = insist("read the token of the deploy job", read).await?;
         let token = secret.and_then(|secret| secret.data?.remove(names::TOKEN_KEY));
         let token = token.and_then(|token| String::from_utf8(token.0).ok());
         Ok(token.filter(|token| token.len() >= 32).map(Secret::new))
@@ -193,6 +196,37 @@ fn ended(job: &Job) -> bool {
     conditions.flatten().any(|condition| {
         matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True"
     })
+}
+
+/// Asks for something that may be asked for twice, and asks again when that may help. A try that was given up instead would be
+/// followed by one under another name, beside a Job that was made although the answer did not say so.
+async fn insist<T, F>(doing: &str, mut ask: impl FnMut() -> F) -> Result<T, Failure>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let mut backoff = Backoff::default();
+    for _ in 0..MORE_TRIES {
+        match ask().await {
+            Err(error) if passes(&error) => {
+                tracing::debug!(
+                    doing,
+                    error = &error as &dyn std::error::Error,
+                    "asking again"
+                );
+                tokio::time::sleep(backoff.next()).await;
+            }
+            ended => return ended.map_err(|error| api(doing, &error)),
+        }
+    }
+    ask().await.map_err(|error| api(doing, &error))
+}
+
+/// Whether the same may be answered otherwise a little later.
+fn passes(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500 || matches!(status.code, 409 | 429),
+        _ => true,
+    }
 }
 
 /// The API server refused, or could not be reached.

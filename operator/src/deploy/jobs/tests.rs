@@ -282,6 +282,40 @@ async fn a_job_that_the_api_server_does_not_take_is_refused_in_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ops14_what_the_api_server_fails_to_answer_is_asked_again_and_makes_no_second_job() {
+    let stage = Stage::new().await;
+    let mut failed = std::collections::HashMap::<String, u16>::new();
+    let fail = |asked: &Asked| {
+        let times = failed.entry(asked.short()).or_default();
+        *times += 1;
+        let code = [500, 409, 429].get(usize::from(*times - 1)).copied()?;
+        let message = "etcdserver: leader changed";
+        let status = json!({"kind": "Status", "status": "Failure", "reason": "X", "code": code, "message": message});
+        (asked.verb != "DELETE").then_some((code, status))
+    };
+    let (report, asked) = stage.run_with(|| stage.report(), fail).await;
+    assert!(report.is_ok(), "{report:?}");
+    let asked = shorts(&asked);
+    for write in ["PATCH secrets/", "PATCH jobs/"] {
+        let written: Vec<_> = asked.iter().filter(|one| one.starts_with(write)).collect();
+        let name = format!("{write}{NAME}");
+        assert_eq!(written, [&name, &name, &name, &name], "{asked:?}");
+    }
+
+    let never = |_: &Asked| {
+        let status = json!({"kind": "Status", "status": "Failure", "reason": "X", "code": 500, "message": "no"});
+        Some((500, status))
+    };
+    let (report, asked) = stage.run_with(|| {}, never).await;
+    let failure = report.unwrap_err();
+    assert_eq!(
+        (failure.reason, failure.transient),
+        (Reason::DeployJobFailed, true)
+    );
+    assert!(asked.len() < 20, "it is given up: {asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn ops12_a_job_that_runs_is_found_again_with_its_token() {
     let stage = Stage::new().await;
     let token = b"rmd_0123456789012345678901234567890123".to_vec();
