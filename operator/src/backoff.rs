@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// First pause after an error.
 const FIRST: Duration = Duration::from_secs(1);
 /// Longest pause.
@@ -18,6 +20,26 @@ impl Backoff {
     pub(crate) fn next(&mut self) -> Duration {
         let pause = FIRST.saturating_mul(1 << self.times.min(9)).min(LONGEST);
         self.times = self.times.saturating_add(1);
+        pause
+    }
+}
+
+/// The pauses of an object that something else may wake before its pause is over.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    backoff: Backoff,
+    until: Option<Instant>,
+}
+
+impl Pauses {
+    /// From a failure at this time to the next try. A failure before the last pause is over leaves the end of that pause: what
+    /// ten events in a second run into is one fault of the API server, and must not cost minutes when it is over.
+    pub(crate) fn failed(&mut self, now: Instant, seed: &str) -> Duration {
+        if let Some(until) = self.until.filter(|until| now < *until) {
+            return until - now;
+        }
+        let pause = jitter(self.backoff.next(), seed);
+        self.until = Some(now + pause);
         pause
     }
 }
@@ -46,6 +68,21 @@ mod tests {
         let mut backoff = Backoff::default();
         let pauses: Vec<u64> = (0..12).map(|_| backoff.next().as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    }
+
+    #[test]
+    fn failures_within_a_pause_do_not_make_it_longer() {
+        let (mut pauses, begin) = (Pauses::default(), Instant::now());
+        let at = |secs: f64| begin + Duration::from_secs_f64(secs);
+        let first = pauses.failed(at(0.0), "ns/g").as_secs_f64();
+        assert!((0.9..=1.0).contains(&first), "{first}");
+        for burst in 1..=8 {
+            let passed = f64::from(burst) / 10.0;
+            let rest = pauses.failed(at(passed), "ns/g").as_secs_f64();
+            assert!((rest - (first - passed)).abs() < 1e-6, "{rest}");
+        }
+        let second = pauses.failed(at(first), "ns/g").as_secs_f64();
+        assert!((1.8..=2.0).contains(&second), "{second}");
     }
 
     #[test]

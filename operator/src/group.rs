@@ -30,7 +30,6 @@ pub(crate) use self::tasks::Work;
 #[cfg(test)]
 pub(crate) use self::validate::tests::{group as test_group, operator as test_operator};
 pub(crate) use self::wake::{Runs, Wake};
-use crate::backoff::jitter;
 use crate::error::Error;
 
 /// What the watch gives: a group, or an object that is none.
@@ -205,7 +204,7 @@ pub(crate) fn on_error(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Context>) 
         retry_secs = pause.as_secs(),
         "a run failed"
     );
-    Action::requeue(jitter(pause, &key.name).max(Duration::from_millis(100)))
+    Action::requeue(pause.max(Duration::from_millis(100)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::rollout::Rollout;
 use super::status::ZoneView;
 use super::validate::{Invalid, Validated};
 use super::{GroupKey, Wake, Work};
-use crate::backoff::Backoff;
+use crate::backoff::Pauses;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::names;
@@ -67,7 +67,7 @@ pub(crate) struct Context {
     /// Layers that groups need; a group that has not run yet is not in it.
     kept: Mutex<HashMap<GroupKey, Vec<LayerRef>>>,
     /// Pauses after errors, here because the error policy cannot wait for a state.
-    pauses: Mutex<HashMap<GroupKey, Backoff>>,
+    pauses: Mutex<HashMap<GroupKey, Pauses>>,
 }
 
 /// A group in this process.
@@ -157,7 +157,9 @@ impl Context {
 
     /// The next pause of a group whose run failed.
     pub(super) fn pause(&self, key: &GroupKey) -> Duration {
-        locked(&self.pauses).entry(key.clone()).or_default().next()
+        let mut pauses = locked(&self.pauses);
+        let pauses = pauses.entry(key.clone()).or_default();
+        pauses.failed(tokio::time::Instant::now(), &key.name)
     }
 
     /// A run went well.
