@@ -76,11 +76,16 @@ impl Audit {
     /// When the log cannot be read.
     pub fn calls(&self) -> anyhow::Result<Vec<Call>> {
         let mut log = File::open(&self.log)?;
-        log.seek(SeekFrom::Start(self.from))?;
+        log.seek(SeekFrom::Start(self.from.saturating_sub(1)))?;
         let mut text = String::new();
         log.read_to_string(&mut text)?;
+        // A line may have been half written at the start: it is a call of before.
+        let since = match text.split_once('\n') {
+            Some((_, since)) if self.from > 0 => since,
+            _ => text.as_str(),
+        };
         // The last line may be half written: it is no call yet.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let whole = since.rfind('\n').map_or("", |end| &since[..end]);
         whole.lines().map(parse).collect()
     }
 }

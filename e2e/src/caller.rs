@@ -82,7 +82,12 @@ impl Caller {
             .metadata_mut()
             .insert("authorization", self.bearer.clone());
         request.set_timeout(LIMIT);
-        let answer = McpClient::new(self.channel.clone()).call(request).await?;
+        let mut client = McpClient::new(self.channel.clone());
+        // The limit of the request counts from when it goes out. Before, it waits for a connection, and to a pod that is gone each
+        // request tries in vain for one, one after the other.
+        let answer = tokio::time::timeout(LIMIT, client.call(request))
+            .await
+            .map_err(|_| Status::unavailable("no connection in time"))??;
         let body = answer.into_inner().body;
         let mut answer: Value = serde_json::from_slice(&body)
             .map_err(|error| Refusal::Rpc(json!(format!("no JSON: {error}"))))?;
