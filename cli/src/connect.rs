@@ -132,7 +132,7 @@ impl ConnectArgs {
             ));
             return Ok(None);
         };
-        let key = self.key(&self.key_source(), Some(&running))?;
+        let key = self.key(Some(&running))?;
         let key = key.map(|key| format!("Authorization: Bearer {}", key.trim()));
         Ok(Some((url.clone(), servers::at(url, key.as_slice())?)))
     }
@@ -145,10 +145,10 @@ impl ConnectArgs {
             ));
         }
         let (address, key) = if let Some(target) = &self.target {
-            (target.clone(), self.key(&self.key_source(), None)?)
+            (target.clone(), self.key(None)?)
         } else {
             let running = self.running()?;
-            let key = self.key(&self.key_source(), Some(&running))?;
+            let key = self.key(Some(&running))?;
             (running.address, key)
         };
         let (address, scheme_tls) = strip_scheme(&address);
@@ -179,13 +179,9 @@ impl ConnectArgs {
     }
 
     /// The key; never shown in a message.
-    fn key(
-        &self,
-        source: &KeySource,
-        running: Option<&Running>,
-    ) -> Result<Option<String>, Failure> {
-        match source {
-            KeySource::File(file) => read_key(file).map(Some),
+    fn key(&self, running: Option<&Running>) -> Result<Option<String>, Failure> {
+        match self.key_source() {
+            KeySource::File(file) => read_key(&file).map(Some),
             KeySource::Flag => Ok(self.key.clone()),
             KeySource::Variable => Ok(std::env::var(names::MCP_KEY).ok()),
             KeySource::State => running

@@ -204,21 +204,21 @@ async fn insist<T, F>(doing: &str, mut ask: impl FnMut() -> F) -> Result<T, Fail
 where
     F: Future<Output = kube::Result<T>>,
 {
-    let mut backoff = Backoff::default();
-    for _ in 0..MORE_TRIES {
+    let (mut backoff, mut left) = (Backoff::default(), MORE_TRIES);
+    loop {
         match ask().await {
-            Err(error) if passes(&error) => {
+            Err(error) if left > 0 && passes(&error) => {
                 tracing::debug!(
                     doing,
                     error = &error as &dyn std::error::Error,
                     "asking again"
                 );
+                left -= 1;
                 tokio::time::sleep(backoff.next()).await;
             }
             ended => return ended.map_err(|error| api(doing, &error)),
         }
     }
-    ask().await.map_err(|error| api(doing, &error))
 }
 
 /// Whether the same may be answered otherwise a little later.
