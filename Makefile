@@ -71,8 +71,12 @@ tests-here:
 	@RAMEN_TEST_PYTHONS=all $(NEXTEST) $(ALL) --profile ci
 	@cargo test --quiet --doc $(ALL)
 	@$(XTASK) fuzz --smoke
-	@$(VENV)/python -m pytest e2e --numprocesses 2 --dist loadfile
+	@$(VENV)/python -m pytest e2e --numprocesses 2 --dist loadfile --reruns 1
 	@$(MAKE) charts charts-cluster
+
+.PHONY: stress
+stress: setup everything ## the Rust tests again and again, many at once and without a second try: finds those that fail now and then (STRESS="--stress-count 10")
+	@RAMEN_TEST_PYTHONS=all $(NEXTEST) $(ALL) --profile ci --retries 0 --test-threads 8 $(or $(STRESS),--stress-count 3)
 
 .PHONY: static
 static: ## formatting, lints, generated files, dependency rules, file sizes

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::maybe_done;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
@@ -229,13 +231,14 @@ impl Pipe {
             serial,
             size,
         };
-        let (exchange, slots) = (self.exchange.clone(), Arc::clone(&self.slots));
+        let exchange = self.exchange.clone();
+        // A listen lasts for ever: it must not use up a slot.
+        let slot = (request.method != "subscriptions/listen").then(|| slot(&self.slots));
         self.tasks.spawn(async move {
             let answer = async {
-                // A listen lasts for ever: it must not use up a slot.
-                let _slot = match request.method.as_str() {
-                    "subscriptions/listen" => None,
-                    _ => slots.acquire_owned().await.ok(),
+                let _slot = match slot {
+                    Some(slot) => slot.await,
+                    None => None,
                 };
                 exchange.request(&request, body, prelude, framing).await
             };
@@ -246,6 +249,17 @@ impl Pipe {
                 exchange.write(framing, &answer).await;
             }
         });
+    }
+}
+
+/// A place at the worker. Who calls stands in line from now on, so that requests get there in the order of their lines and
+/// not in that in which their tasks happen to run first.
+fn slot(slots: &Arc<Semaphore>) -> impl Future<Output = Option<OwnedSemaphorePermit>> + use<> {
+    let mut place = Box::pin(maybe_done(Arc::clone(slots).acquire_owned()));
+    let _ = place.as_mut().now_or_never();
+    async move {
+        place.as_mut().await;
+        place.as_mut().take_output()?.ok()
     }
 }
 

@@ -117,7 +117,7 @@ async fn only_so_many_requests_are_at_the_worker_and_the_others_wait() {
         .seen
         .until(|s| s.begun.load(Ordering::SeqCst) == 2)
         .await;
-    // Cancelling one that is at the worker lets the waiting one through.
+    // They get there in the order of their lines. Cancelling one that is at the worker lets the waiting one through.
     bridge
         .line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
         .await;
