@@ -80,6 +80,9 @@ def test_net16_each_refusal_is_an_error_with_its_id(probe):
     (wrong_key,) = lines_for(probe, ping, key="rmk_wrong")
     assert (wrong_key["id"], wrong_key["error"]["code"]) == ("a", -32001)
     assert wrong_key["error"]["data"]["grpc"] == "UNAUTHENTICATED"
+    # An editor shows this text alone: it says which of the keys was refused.
+    assert "it was the key of --key" in wrong_key["error"]["message"]
+    assert "rmk_wrong" not in wrong_key["error"]["message"]
     (down,) = lines_for(probe, ping, target="127.0.0.1:1")
     assert (down["id"], down["error"]["code"]) == ("a", -32000)
     assert down["error"]["data"]["grpc"] == "UNAVAILABLE"

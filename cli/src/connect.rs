@@ -159,6 +159,7 @@ impl ConnectArgs {
             address,
             endpoint,
             metadata,
+            key: self.key_source(),
             timeout: self.timeout,
         })
     }
@@ -217,6 +218,7 @@ pub(crate) fn nearby(address: &str, key: &str, timeout: Duration) -> Result<Targ
         address: address.to_owned(),
         endpoint: endpoint(address, false, None)?,
         metadata,
+        key: KeySource::State,
         timeout,
     })
 }

@@ -9,9 +9,8 @@ use ramen_proto::code_name;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tonic::Code;
 
-use crate::connect::{ConnectArgs, KeySource};
+use crate::connect::ConnectArgs;
 use crate::exit::Failure;
 use crate::servers;
 use crate::upstream::Upstream;
@@ -30,8 +29,8 @@ pub(crate) struct Peer {
 
 #[derive(Debug, Clone)]
 enum Server {
-    /// A worker of ours, over gRPC, and where the key for it comes from.
-    Worker(Upstream, KeySource),
+    /// A worker of ours, over gRPC.
+    Worker(Upstream),
     /// Any other.
     Other(Arc<Other>),
 }
@@ -64,13 +63,12 @@ impl Peer {
                 ));
             }
             None => {
-                let key = connect.key_source();
                 if let Some((url, config)) = connect.gateway()? {
                     let options = servers::options_with_a_key(connect.timeout);
-                    let gateway = Other::new(url, config, options).with_key_of(key);
+                    let gateway = Other::new(url, config, options).with_key_of(connect.key_source());
                     Server::Other(Arc::new(gateway))
                 } else {
-                    Server::Worker(Upstream::new(connect.resolve()?), key)
+                    Server::Worker(Upstream::new(connect.resolve()?))
                 }
             }
         };
@@ -99,7 +97,7 @@ impl Peer {
         params: &str,
     ) -> Result<Box<RawValue>, Failure> {
         match &self.server {
-            Server::Worker(worker, key) => ask(worker, key, method, params).await,
+            Server::Worker(worker) => ask(worker, method, params).await,
             Server::Other(other) => other.request(method, params).await,
         }
     }
@@ -168,24 +166,16 @@ impl Peer {
 }
 
 /// One request to a worker.
-async fn ask(
-    worker: &Upstream,
-    key: &KeySource,
-    method: &str,
-    params: &str,
-) -> Result<Box<RawValue>, Failure> {
+async fn ask(worker: &Upstream, method: &str, params: &str) -> Result<Box<RawValue>, Failure> {
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
     let reply = worker.call(body.into()).await.map_err(|status| {
         let (code, message) = (code_name(status.code()), status.message());
         let address = worker.address();
-        let mut told = format!("{code}: {message}");
-        if !message.contains(address) {
-            told = format!("{told} ({address})");
-        }
-        if status.code() == Code::Unauthenticated {
-            told = format!("{told}; {}", key.hint());
-        }
-        Failure::transport(told)
+        Failure::transport(if message.contains(address) {
+            format!("{code}: {message}")
+        } else {
+            format!("{code}: {message} ({address})")
+        })
     })?;
     let answer: Answer<'_> = serde_json::from_slice(&reply)
         .map_err(|error| Failure::error(format!("the worker's answer is no JSON-RPC: {error}")))?;

@@ -16,6 +16,8 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 
+use crate::connect::KeySource;
+
 /// Room for one message of 4 MiB with its protobuf frame.
 const MAX_REPLY: usize = 4 * 1024 * 1024 + 1024;
 /// How long a caller waits for a connection before it hears `UNAVAILABLE`.
@@ -35,6 +37,8 @@ pub struct Target {
     pub endpoint: Endpoint,
     /// `authorization`, `ramen-group`, `ramen-zone`.
     pub metadata: MetadataMap,
+    /// Where the key in the metadata comes from.
+    pub(crate) key: KeySource,
     /// The deadline of one call.
     pub timeout: Duration,
 }
@@ -85,6 +89,7 @@ impl Upstream {
             address,
             endpoint,
             metadata,
+            key,
             timeout,
         } = target;
         let endpoint = endpoint
@@ -98,6 +103,7 @@ impl Upstream {
                 address,
                 endpoint,
                 metadata,
+                key,
                 timeout,
             }),
             link: Arc::default(),
@@ -180,7 +186,8 @@ impl Upstream {
         request
     }
 
-    /// Turns transport errors into `UNAVAILABLE` with their cause, and gives up the connection they came from.
+    /// Turns transport errors into `UNAVAILABLE` with their cause, and gives up the connection they came from; says of a
+    /// refused key which one it was.
     async fn judge<T>(&self, lease: &Lease, reply: Result<T, Status>) -> Result<T, Status> {
         let status = match reply {
             Ok(reply) => return Ok(reply),
@@ -189,6 +196,10 @@ impl Upstream {
         // What tonic says on either side when the deadline that goes with the call has passed.
         if status.code() == Code::Cancelled && status.message() == "Timeout expired" {
             return Err(too_late(self.target.timeout));
+        }
+        if status.code() == Code::Unauthenticated {
+            let (message, hint) = (status.message(), self.target.key.hint());
+            return Err(Status::unauthenticated(format!("{message}; {hint}")));
         }
         if !is_transport(&status) {
             return Err(status);

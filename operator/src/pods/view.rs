@@ -149,9 +149,16 @@ fn trouble(pod: &SlimPod) -> Option<Trouble> {
         status.reason.as_deref()
     {
         let message = status.message.as_deref().unwrap_or("no more is known");
+        // By its text alone a kubelet tells a pod or container over its limit from a node that has no more room.
+        let over = ["ephemeral local storage usage", "local ephemeral storage limit"];
+        let way_out = if over.iter().any(|over| message.contains(over)) {
+            "; write less, or raise the limit of ephemeral-storage in zones[].resources"
+        } else {
+            ""
+        };
         return Some(Trouble {
             reason: reason.to_owned(),
-            message: format!("it was ended by its node ({reason}): {}", cut(message)),
+            message: format!("it was ended by its node ({reason}): {}{way_out}", cut(message)),
             kind: TroubleKind::Ended,
         });
     }

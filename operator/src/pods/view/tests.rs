@@ -36,6 +36,8 @@ fn each_trouble_of_a_pod_has_a_reason_and_says_what_to_do() {
         }],
     });
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on disk"});
+    let over = "Pod ephemeral local storage usage exceeds the total limit of containers 256Mi. ";
+    let filled = json!({"phase": "Failed", "reason": "Evicted", "message": over});
     let cases = [
         (
             waiting("ImagePullBackOff"),
@@ -86,6 +88,12 @@ fn each_trouble_of_a_pod_has_a_reason_and_says_what_to_do() {
             TroubleKind::Unplaced,
         ),
         (evicted, "Evicted", "low on disk", TroubleKind::Ended),
+        (
+            filled,
+            "Evicted",
+            "raise the limit of ephemeral-storage in zones[].resources",
+            TroubleKind::Ended,
+        ),
     ];
     for (status, reason, words, kind) in cases {
         let trouble = trouble_of(&status).unwrap();
