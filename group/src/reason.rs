@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Where in the life of a revision a reason can appear; the chapters of the errors page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
+    /// What the McpGroup names.
+    Group,
     /// Getting the repository.
     Source,
     /// Reading the layout and the descriptors.
@@ -22,7 +24,8 @@ pub enum Stage {
 
 impl Stage {
     /// All stages, in the order in which a revision goes through them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
+        Self::Group,
         Self::Source,
         Self::Contract,
         Self::Requirements,
@@ -33,6 +36,7 @@ impl Stage {
     /// Chapter title of the errors page.
     pub fn title(self) -> &'static str {
         match self {
+            Self::Group => "What the McpGroup names",
             Self::Source => "Getting the repository",
             Self::Contract => "Layout and descriptors",
             Self::Requirements => "Requirements",
@@ -93,6 +97,14 @@ macro_rules! reasons {
 }
 
 reasons! {
+    Group {
+        SecretKeyRefused: "A key of a Secret of `spec.secrets` cannot be a variable; it is left out.",
+            "Rename the key in the Secret: letters, digits, `_`, `-` and `.`, and no two keys that become the same variable.";
+        AccessKeyUnknown: "An access rule names a key that the group does not have. The rule lets nobody in by it, and all other keys are shut out all the same.",
+            "Make the key, or correct the name: keys have the names of the entries of their Secret, or of their files.";
+        UpstreamUnusable: "A value that an upstream needs is not in its Secret; its tools are missing, the group's own are served.",
+            "Add the Secret or the key that the message names.";
+    }
     Source {
         SourceInvalid: "The repository address or the wanted ref cannot be used.",
             "Correct `source.url` or `source.ref` in the McpGroup; the message names the part.";

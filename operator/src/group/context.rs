@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kube::runtime::events::Recorder;
 use kube::{Client, ResourceExt as _};
-use ramen_crds::{ErrorEntry, McpGroup, McpGroupStatus};
-use ramen_group::{CidrSet, LayerRef};
+use ramen_crds::{McpGroup, McpGroupStatus};
+use ramen_group::{CidrSet, Finding, LayerRef};
 use tokio::time::Instant;
 
 use super::apply::Applied;
@@ -85,7 +85,7 @@ pub(crate) struct State {
     pub(super) zones: Vec<ZoneView>,
     /// What holds up the newest deploy pod.
     pub(super) hurdle: Option<String>,
-    pub(super) faults: Vec<ErrorEntry>,
+    pub(super) faults: Vec<Finding>,
     /// What keeps the group from being acted on, as of the last run.
     pub(super) invalid: Option<Invalid>,
     pub(super) status: Option<McpGroupStatus>,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ramen_crds::gateway::UpstreamEntry;
-use ramen_crds::{ErrorEntry, McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
-use ramen_group::keys_of_entries;
+use ramen_crds::{McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
+use ramen_group::{Finding, Reason, keys_of_entries};
 use ramen_redact::{KeySet, Secret};
 use ramen_source::git::{Credentials, GitLimits, GitUrl, Remote, UrlPolicy, Wanted};
 use sha2::{Digest as _, Sha256};
@@ -34,8 +34,8 @@ pub(crate) struct Validated {
     pub(crate) upstreams: Vec<UpstreamEntry>,
     /// The annotation `ramen.dev/requested-at`.
     pub(crate) requested: Option<String>,
-    /// Keys of Secrets that cannot be variables, for the errors list.
-    pub(crate) faults: Vec<ErrorEntry>,
+    /// What it names and is not there or cannot be used, and costs no more than itself; for the errors list.
+    pub(crate) faults: Vec<Finding>,
 }
 
 impl Validated {
@@ -106,13 +106,23 @@ pub(crate) fn validate(
         .iter()
         .flat_map(|(name, data)| data.0.keys().map(|key| (name.as_str(), key.as_str())));
     let (variables, faults) = secret_variables(&key.name, pairs);
-    let faults = faults.into_iter().map(|fault| ErrorEntry {
-        package: None,
-        reason: "SecretKeyRefused".to_owned(),
-        message: fault.to_string(),
-        path: None,
-        line: None,
-    });
+    let callers = callers(keys.as_deref(), own_keys.as_deref(), &own);
+    let upstreams: Vec<_> = spec
+        .upstreams
+        .iter()
+        .map(|upstream| {
+            UpstreamEntry::new(upstream, |secret, key| {
+                let found = upstreams.get(secret.as_str())?.as_ref()?;
+                found.0.get(key).map(Vec::as_slice)
+            })
+        })
+        .collect();
+    let mut faults: Vec<_> = faults
+        .iter()
+        .map(|fault| Finding::group(Reason::SecretKeyRefused, fault.to_string()))
+        .collect();
+    faults.extend(unknown_keys(&spec, &callers));
+    faults.extend(upstreams.iter().filter_map(unusable_upstream));
     let annotations = group.metadata.annotations.as_ref();
     let requested = annotations.and_then(|all| all.get(names::REQUESTED_AT));
     Ok(Validated {
@@ -122,21 +132,11 @@ pub(crate) fn validate(
         variables,
         remote,
         wanted: wanted(&spec.source.reference),
-        callers: callers(keys.as_deref(), own_keys.as_deref(), &own),
+        callers,
         own,
-        upstreams: spec
-            .upstreams
-            .iter()
-            .map(|upstream| {
-                // One whose Secret is not there costs its own tools; gateways tell why.
-                UpstreamEntry::new(upstream, |secret, key| {
-                    let found = upstreams.get(secret.as_str())?.as_ref()?;
-                    found.0.get(key).map(Vec::as_slice)
-                })
-            })
-            .collect(),
+        upstreams,
         requested: requested.map(|token| token.chars().take(256).collect()),
-        faults: faults.collect(),
+        faults,
         spec,
     })
 }
@@ -154,6 +154,28 @@ fn callers(named: Option<&SecretData>, own_keys: Option<&SecretData>, own: &Own)
     let mut keys = entries(&others);
     keys.add_named(Some(names::KEY_KEY), own.caller.expose());
     keys
+}
+
+/// Rules that name keys which are not there shut out everybody else all the same: that must not stay unseen.
+fn unknown_keys(spec: &ValidatedGroup, callers: &KeySet) -> Vec<Finding> {
+    let Some(rules) = &spec.access else {
+        return Vec::new();
+    };
+    rules
+        .unknown_keys(|name| callers.has_name(name))
+        .into_iter()
+        .map(|(field, key)| {
+            let message = format!("spec.access.{field}: the group has no key named {key}");
+            Finding::group(Reason::AccessKeyUnknown, message)
+        })
+        .collect()
+}
+
+/// One whose Secret is not there costs its own tools alone.
+fn unusable_upstream(upstream: &UpstreamEntry) -> Option<Finding> {
+    let fault = upstream.fault.as_ref()?;
+    let message = format!("spec.upstreams {}: {fault}", upstream.name);
+    Some(Finding::group(Reason::UpstreamUnusable, message))
 }
 
 fn present(field: &str, name: Option<&SecretName>, found: Option<Found>) -> Result<Found, Invalid> {
@@ -329,8 +351,37 @@ pub(crate) mod tests {
         let validated = validate(&group, &key, there, &operator()).unwrap();
         let (secret, entry) = &validated.variables["RAMEN_SECRET_CALC__TOKEN"];
         assert_eq!((secret.as_str(), entry.as_str()), ("weather", "TOKEN"));
-        assert_eq!(validated.faults.len(), 1);
+        let [refused] = &validated.faults[..] else {
+            panic!("{:?}", validated.faults)
+        };
+        assert_eq!(refused.reason, Reason::SecretKeyRefused);
         assert!(!format!("{validated:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn what_a_group_names_and_is_not_there_is_told_and_costs_no_more() {
+        let rules = json!([{"keys": ["key"], "tools": ["add"]}, {"keys": ["ci", "key"], "tools": ["*"]}]);
+        let token = json!({"name": "other", "key": "token"});
+        let upstream = json!({
+            "name": "other", "url": "https://mcp.example.com/mcp",
+            "headers": [{"name": "Authorization", "secretRef": token}],
+        });
+        let spec = json!({"access": {"rules": rules}, "upstreams": [upstream]});
+        let told = validated(spec.clone(), referenced()).faults;
+        let told: Vec<_> = told.iter().map(|one| (one.reason, &*one.message)).collect();
+        let [(first, key), (second, upstream)] = told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!(first, Reason::AccessKeyUnknown);
+        assert_eq!(key, "spec.access.rules[1].keys: the group has no key named ci");
+        assert_eq!(second, Reason::UpstreamUnusable);
+        assert!(upstream.starts_with("spec.upstreams other: "), "{upstream}");
+        let there = Referenced {
+            own_keys: Some(data(&[("ci", "rmk_ci")])),
+            upstreams: [("other".to_owned(), Some(data(&[("token", "t")])))].into(),
+            ..referenced()
+        };
+        assert_eq!(validated(spec, there).faults, []);
     }
 
     #[test]

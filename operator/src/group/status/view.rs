@@ -15,7 +15,7 @@ pub(crate) struct View<'a> {
     rollout: &'a Rollout,
     memory: &'a Memory,
     zones: &'a [ZoneView],
-    faults: &'a [ErrorEntry],
+    faults: &'a [Finding],
     /// What holds up the pod of the deploy that is under way.
     hurdle: Option<&'a str>,
 }
@@ -310,7 +310,7 @@ impl<'a> View<'a> {
                 setback.message.clone(),
             )));
         }
-        first.extend(self.faults.iter().cloned());
+        first.extend(self.faults.iter().map(entry));
         let subject = if let Some(failed) = self.memory.observed_failure() {
             let known = self.rollout.known(&failed.inputs);
             let known = known.filter(|known| !known.errors.is_empty());
