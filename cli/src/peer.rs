@@ -65,7 +65,8 @@ impl Peer {
             None => {
                 if let Some((url, config)) = connect.gateway()? {
                     let options = servers::options_with_a_key(connect.timeout);
-                    let gateway = Other::new(url, config, options).with_key_of(connect.key_source());
+                    let gateway =
+                        Other::new(url, config, options).with_key_of(connect.key_source());
                     Server::Other(Arc::new(gateway))
                 } else {
                     Server::Worker(Upstream::new(connect.resolve()?))

@@ -360,7 +360,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_a_group_names_and_is_not_there_is_told_and_costs_no_more() {
-        let rules = json!([{"keys": ["key"], "tools": ["add"]}, {"keys": ["ci", "key"], "tools": ["*"]}]);
+        let rules =
+            json!([{"keys": ["key"], "tools": ["add"]}, {"keys": ["ci", "key"], "tools": ["*"]}]);
         let token = json!({"name": "other", "key": "token"});
         let upstream = json!({
             "name": "other", "url": "https://mcp.example.com/mcp",
@@ -373,7 +374,10 @@ pub(crate) mod tests {
             panic!("{told:?}")
         };
         assert_eq!(first, Reason::AccessKeyUnknown);
-        assert_eq!(key, "spec.access.rules[1].keys: the group has no key named ci");
+        assert_eq!(
+            key,
+            "spec.access.rules[1].keys: the group has no key named ci"
+        );
         assert_eq!(second, Reason::UpstreamUnusable);
         assert!(upstream.starts_with("spec.upstreams other: "), "{upstream}");
         let there = Referenced {

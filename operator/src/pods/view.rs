@@ -150,7 +150,10 @@ fn trouble(pod: &SlimPod) -> Option<Trouble> {
     {
         let message = status.message.as_deref().unwrap_or("no more is known");
         // By its text alone a kubelet tells a pod or container over its limit from a node that has no more room.
-        let over = ["ephemeral local storage usage", "local ephemeral storage limit"];
+        let over = [
+            "ephemeral local storage usage",
+            "local ephemeral storage limit",
+        ];
         let way_out = if over.iter().any(|over| message.contains(over)) {
             "; write less, or raise the limit of ephemeral-storage in zones[].resources"
         } else {
@@ -158,7 +161,10 @@ fn trouble(pod: &SlimPod) -> Option<Trouble> {
         };
         return Some(Trouble {
             reason: reason.to_owned(),
-            message: format!("it was ended by its node ({reason}): {}{way_out}", cut(message)),
+            message: format!(
+                "it was ended by its node ({reason}): {}{way_out}",
+                cut(message)
+            ),
             kind: TroubleKind::Ended,
         });
     }

@@ -197,7 +197,11 @@ async fn ops10_a_deploy_job_that_dies_is_told_in_words_and_tried_again() {
 async fn req11_a_deploy_job_that_is_evicted_for_its_disk_is_told_so_and_tried_again() {
     // In the words of a kubelet.
     let why = "Pod ephemeral local storage usage exceeds the total limit of containers 256Mi.";
-    is_told_and_tried_again(Outcome::Evicted(why), &["Evicted", why, "raise the limit of ephemeral-storage"]).await;
+    is_told_and_tried_again(
+        Outcome::Evicted(why),
+        &["Evicted", why, "raise the limit of ephemeral-storage"],
+    )
+    .await;
 }
 
 #[tokio::test]
