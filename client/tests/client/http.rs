@@ -3,6 +3,7 @@
 mod faults;
 pub(crate) mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ramen_client::{Client, ClientError, EraChoice, Json, Options, ServerConfig};
@@ -219,6 +220,37 @@ async fn a_broken_stream_of_a_legacy_server_is_resumed_after_its_last_event() {
         1,
         "a call is never sent again"
     );
+}
+
+/// The server took the call and may have carried it out: that it has forgotten the session by the time that the rest of
+/// the answer is asked for is no reason to send the call again.
+#[tokio::test]
+async fn a_call_whose_stream_cannot_be_resumed_fails_and_is_not_sent_again() {
+    for status in [404, 400, 401, 410, 503] {
+        let restarted = AtomicBool::new(false);
+        let http = serve(move |seen| {
+            if seen.http_method == "GET" && seen.header("last-event-id").is_some() {
+                restarted.store(true, Ordering::SeqCst);
+                return support::status(status, &json!({}));
+            }
+            match (seen.method(), seen.header("mcp-session-id")) {
+                ("tools/call", Some("s1")) if restarted.load(Ordering::SeqCst) => {
+                    support::status(404, &json!({"error": "unknown session"}))
+                }
+                ("tools/call", Some("s1")) => events(&["id: ev-7\nretry: 1\ndata:\n\n".to_owned()]),
+                _ => with_session(seen),
+            }
+        })
+        .await;
+        let client = connect(&http, EraChoice::Auto).await.unwrap();
+        let error = call(&client).await.unwrap_err();
+        assert!(matches!(error, ClientError::Answer { .. }), "{error}");
+        assert!(error.to_string().contains(&status.to_string()), "{error}");
+        assert_eq!(http.seen("tools/call").len(), 1, "{status}");
+        // The next call finds the session gone, before anything is done, and gets a new one.
+        assert_eq!(call(&client).await.unwrap(), "in s2");
+        assert_eq!(http.seen("initialize").len(), 2);
+    }
 }
 
 /// rust-sdk#958: resuming that brings nothing must end.
