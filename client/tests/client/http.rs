@@ -3,6 +3,7 @@
 mod faults;
 pub(crate) mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -432,6 +433,63 @@ async fn done_closes_when_the_server_cannot_be_reached_any_more() {
     );
     // A connection that was open may break first; the next attempt finds nobody.
     let _ = call(&client).await.unwrap_err();
+    soon(client.done()).await;
+}
+
+/// A legacy server whose connections serve one request each, so that the next one needs a new connection. Its calls are
+/// answered when the test says so.
+async fn slow() -> Http {
+    serve(|seen| {
+        let close = |answer| support::with_headers(answer, "connection: close\r\n");
+        match seen.method() {
+            "tools/call" => support::later(&close(answer(seen, &text("late")))),
+            _ => close(legacy(seen).unwrap()),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_fails_its_own_call_and_none_that_is_under_way() {
+    let http = slow().await;
+    let client = Arc::new(connect(&http, EraChoice::Auto).await.unwrap());
+    let calling = tokio::spawn({
+        let client = Arc::clone(&client);
+        async move { call(&client).await }
+    });
+    // A `GET` has no method of the protocol: it is the question for a stream, which must not come later.
+    soon(http.until("")).await;
+    soon(http.until("tools/call")).await;
+    http.close_port().await;
+    for _ in 0..3 {
+        let error = call(&client).await.unwrap_err();
+        assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+    }
+    http.go_on();
+    assert_eq!(soon(calling).await.unwrap().unwrap(), "late");
+    assert!(!client.is_done());
+    // With nothing under way it is the end.
+    let error = call(&client).await.unwrap_err();
+    assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+    soon(client.done()).await;
+}
+
+#[tokio::test]
+async fn done_closes_with_the_last_call_when_the_server_could_not_be_reached_before() {
+    let http = slow().await;
+    let client = Arc::new(connect(&http, EraChoice::Auto).await.unwrap());
+    let calling = tokio::spawn({
+        let client = Arc::clone(&client);
+        async move { call(&client).await }
+    });
+    // A `GET` has no method of the protocol: it is the question for a stream, which must not come later.
+    soon(http.until("")).await;
+    soon(http.until("tools/call")).await;
+    http.close_port().await;
+    let error = call(&client).await.unwrap_err();
+    assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+    http.shut_down().await;
+    soon(calling).await.unwrap().unwrap_err();
     soon(client.done()).await;
 }
 
