@@ -52,8 +52,9 @@ pub(crate) trait Wire: Send + Sync + 'static {
     /// Hands over a message that may be lost: the answer to a ping, a cancellation.
     fn post(&self, message: Outgoing);
 
-    /// Gives up on the request with this id; `notice` tells the server so where the transport alone does not.
-    fn cancel(&self, id: &RequestId, notice: Outgoing);
+    /// Gives up on the request with this id; `notice` tells the server so where the transport alone does not. Without one
+    /// the server is not to be told.
+    fn cancel(&self, id: &RequestId, notice: Option<Outgoing>);
 
     /// Opens what carries messages that answer nothing, where that is a thing of its own (legacy HTTP).
     fn listen(&self, _version: Version) {}

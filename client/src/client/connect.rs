@@ -127,7 +127,7 @@ impl Client {
             peer,
             fingerprint: config.fingerprint(),
             agreement: RwLock::new(agreement),
-            session: tokio::sync::Mutex::new(0),
+            session: tokio::sync::Mutex::default(),
             tools: RwLock::new(Arc::from([])),
             updates: watch::Sender::new(Updates::default()),
             limits,

@@ -235,7 +235,7 @@ impl Wire for HttpWire {
     }
 
     /// To a modern server the end of the connection says it; a legacy one must be told.
-    fn cancel(&self, id: &RequestId, notice: Outgoing) {
+    fn cancel(&self, id: &RequestId, notice: Option<Outgoing>) {
         let lost = {
             let mut state = self.shared.state();
             if let Some(exchange) = state.exchanges.remove(&id.key()) {
@@ -247,7 +247,9 @@ impl Wire for HttpWire {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move { shared.gone(why).await });
         }
-        if notice.version.is_none_or(|version| !version.is_modern()) {
+        if let Some(notice) = notice
+            && notice.version.is_none_or(|version| !version.is_modern())
+        {
             self.post(notice);
         }
     }

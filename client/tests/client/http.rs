@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ramen_client::{Client, ClientError, EraChoice, Json, Options, ServerConfig};
+use ramen_client::{CallOptions, Client, ClientError, EraChoice, Json, Options, ServerConfig};
 use serde_json::{Value, json};
 
 use crate::support::{Log, soon, tool};
@@ -198,6 +198,49 @@ async fn a_session_that_is_lost_again_and_again_is_an_error() {
     let client = connect(&http, EraChoice::Auto).await.unwrap();
     assert!(matches!(call(&client).await, Err(ClientError::SessionLost)));
     assert_eq!(http.seen("initialize").len(), 2);
+}
+
+/// A server that lost its sessions and then hangs in the handshake: who waits for an answer waits no longer than they said,
+/// and the handshake is made once more for who comes next.
+#[tokio::test]
+async fn a_handshake_that_hangs_when_it_is_made_anew_holds_up_nobody_for_ever() {
+    let well = Arc::new(AtomicBool::new(false));
+    let http = serve({
+        let well = Arc::clone(&well);
+        move |seen| match (seen.method(), seen.header("mcp-session-id")) {
+            ("tools/call", Some("s1")) => support::status(404, &json!({})),
+            ("notifications/initialized", Some(session)) if session != "s1" => {
+                if well.load(Ordering::SeqCst) {
+                    with_session(seen)
+                } else {
+                    support::then_silence(Vec::new())
+                }
+            }
+            _ => with_session(seen),
+        }
+    })
+    .await;
+    let mut options = Options::default();
+    options.limits.connect = Duration::from_secs(3);
+    let config = config(&http).with_era(EraChoice::Legacy);
+    let client = soon(Client::connect("web", &config, &options))
+        .await
+        .unwrap();
+    let in_time = CallOptions {
+        timeout: Some(Duration::from_millis(100)),
+        ..CallOptions::default()
+    };
+    while http.seen("notifications/initialized").len() < 2 {
+        let calling = client.call_tool_with("one", &Json::from(&json!({})), in_time.clone());
+        let error = soon(calling).await.unwrap_err();
+        assert!(matches!(error, ClientError::Timeout { .. }), "{error}");
+    }
+    well.store(true, Ordering::SeqCst);
+    let answer = call(&client).await.unwrap();
+    assert!(answer != "in s1" && answer.starts_with("in s"), "{answer}");
+    let calls = http.seen("tools/call");
+    let taken = |seen: &&Seen| seen.header("mcp-session-id") != Some("s1");
+    assert_eq!(calls.iter().filter(taken).count(), 1);
 }
 
 /// The stream ends before the answer; the rest of it is asked for by the id of the last event.
