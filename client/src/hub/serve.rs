@@ -8,7 +8,9 @@ use bytes::Bytes;
 use ramen_mcp::envelope::{self, Message, Notification, Request};
 use ramen_mcp::names::method;
 use ramen_mcp::server::climb;
-use ramen_mcp::{Connection, Era, IdKey, ListKind, Listen, McpError, RequestId, Version, notify};
+use ramen_mcp::{
+    Connection, Era, IdKey, ListKind, Listen, McpError, RequestId, Version, code, notify,
+};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::{Semaphore, mpsc};
@@ -17,12 +19,15 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::{self, single};
 use super::forward::Asked;
+use super::places::{Line, Places};
 use super::{Hub, lock};
 use crate::transport::pipe::lines::{Line, Lines};
 use crate::transport::pipe::write_lines;
 
-/// Requests at work at once; more wait in order.
-const MAX_WORK: usize = 64;
+/// Bytes of requests that are at work or wait; more are refused at once.
+const MAX_PENDING: usize = 64 * 1024 * 1024;
+/// What a request costs of them at least, so that small ones are bounded, too.
+const MIN_COST: usize = 16 * 1024;
 /// Bytes of one message of the caller.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// How long work in flight is waited for after the stream ended.
@@ -35,7 +40,8 @@ struct Stream {
     connection: Connection,
     in_flight: Arc<Mutex<HashMap<IdKey, CancellationToken>>>,
     told: Arc<Mutex<Told>>,
-    slots: Arc<Semaphore>,
+    places: Arc<Places>,
+    pending: Arc<Semaphore>,
     work: TaskTracker,
 }
 
@@ -61,7 +67,8 @@ impl Hub {
             connection: Connection::stdio(),
             in_flight: Arc::default(),
             told: Arc::default(),
-            slots: Arc::new(Semaphore::new(MAX_WORK)),
+            places: Arc::default(),
+            pending: Arc::new(Semaphore::new(MAX_PENDING)),
             work: TaskTracker::new(),
         };
         let telling = tokio::spawn(tell(self.clone(), out.clone(), Arc::clone(&stream.told)));
@@ -223,22 +230,34 @@ impl Stream {
     fn work(&mut self, request: &Request<'_>, era: Era) -> Option<Bytes> {
         let key = request.id.key();
         let token = CancellationToken::new();
-        {
+        let size = request.params.as_json().map_or(0, str::len).max(MIN_COST);
+        let cost = {
             let mut in_flight = lock(&self.in_flight);
             if in_flight.contains_key(&key) {
                 let error = McpError::invalid_request("a request with this id is at work");
                 return Some(error.body(&request.id));
             }
-            in_flight.insert(key.clone(), token.clone());
-        }
-        let asked = Asked::new(request, era);
-        let (hub, out) = (self.hub.clone(), self.out.clone());
-        let (slots, in_flight) = (Arc::clone(&self.slots), Arc::clone(&self.in_flight));
-        self.work.spawn(async move {
-            let answering = async {
-                let _slot = slots.acquire_owned().await;
-                hub.answer(&asked, &out).await
+            let cost = u32::try_from(size).ok();
+            let cost = cost.and_then(|size| {
+                let pending = Arc::clone(&self.pending);
+                pending.try_acquire_many_owned(size).ok()
+            });
+            let Some(cost) = cost else {
+                let error = "too many requests wait for an answer already";
+                let error = McpError::new(code::BRIDGE_TRANSPORT, error);
+                return Some(error.body(&request.id));
             };
+            in_flight.insert(key.clone(), token.clone());
+            cost
+        };
+        let mut asked = Asked::new(request, era);
+        let at = self.hub.destination(request);
+        asked.line = Some(Line::stand(&self.places, at));
+        let (hub, out) = (self.hub.clone(), self.out.clone());
+        let in_flight = Arc::clone(&self.in_flight);
+        self.work.spawn(async move {
+            let _cost = cost;
+            let answering = hub.answer(&asked, &out);
             // A cancelled request gets no answer; its future is dropped, which cancels it further down.
             if let Some(answer) = token.run_until_cancelled(answering).await {
                 lock(&in_flight).remove(&key);

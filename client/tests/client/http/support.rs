@@ -101,6 +101,15 @@ impl Http {
             .expect("it is there")
     }
 
+    /// Waits until so many of this method came.
+    pub(crate) async fn until_many(&self, method: &str, count: usize) -> Vec<Seen> {
+        let mut seen = self.seen.clone();
+        let enough =
+            |all: &Vec<Seen>| all.iter().filter(|seen| seen.method() == method).count() >= count;
+        let _ = seen.wait_for(enough).await.expect("the server is there");
+        self.seen(method)
+    }
+
     /// Waits until the client hung up on an answer that was not at its end.
     pub(crate) async fn until_hung_up(&self) {
         let mut hung_up = self.hung_up.clone();
