@@ -72,7 +72,8 @@ impl Hub {
             work: TaskTracker::new(),
         };
         let telling = tokio::spawn(tell(self.clone(), out.clone(), Arc::clone(&stream.told)));
-        let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), MAX_MESSAGE);
+        let input = BufReader::with_capacity(64 * 1024, input);
+        let mut lines = Lines::new(input, MAX_MESSAGE).with_unended();
         let reading = async {
             loop {
                 match lines.next().await {

@@ -501,6 +501,24 @@ async fn bad_lines_are_answered_and_the_stream_goes_on() {
 }
 
 #[tokio::test]
+async fn a_last_line_without_a_line_feed_is_answered() {
+    let a = server("a").await;
+    let hub = hub(&[("a", &a)], Naming::Prefixed).await;
+    let mut caller = Caller::new(&hub, false).await;
+    let call = json!({"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": {"name": "a_act"}});
+    caller
+        .out
+        .write_all(call.to_string().as_bytes())
+        .await
+        .unwrap();
+    caller.out.shutdown().await.unwrap();
+    let answer = caller.next().await;
+    assert_eq!(answer["id"], "last");
+    assert!(answer.get("result").is_some(), "{answer}");
+    soon(&mut caller.served).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_end_of_the_stream_is_the_end_of_the_service_after_what_is_under_way() {
     let a = server("a").await;
     let hub = hub(&[("a", &a)], Naming::Prefixed).await;
