@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Pool {
     workers: watch::Sender<Arc<Vec<Arc<Worker>>>>,
     turn: AtomicUsize,
-    ejections: AtomicU64,
+    ejections: Arc<AtomicU64>,
 }
 
 /// What every request to the workers of a group carries.
@@ -77,11 +77,13 @@ impl std::fmt::Debug for Session {
 impl Pool {
     /// A pool of these workers.
     pub fn new(workers: &[WorkerAt]) -> Self {
-        let workers = workers.iter().map(|at| Arc::new(Worker::new(at.clone())));
+        let ejections = Arc::<AtomicU64>::default();
+        let workers = workers.iter().cloned();
+        let workers = workers.map(|at| Arc::new(Worker::new(at, &ejections)));
         Self {
             workers: watch::Sender::new(Arc::new(workers.collect())),
             turn: AtomicUsize::new(0),
-            ejections: AtomicU64::new(0),
+            ejections,
         }
     }
 
@@ -100,7 +102,7 @@ impl Pool {
                 let known = workers.iter().find(|worker| worker.at() == at);
                 known
                     .cloned()
-                    .unwrap_or_else(|| Arc::new(Worker::new(at.clone())))
+                    .unwrap_or_else(|| Arc::new(Worker::new(at.clone(), &self.ejections)))
             };
             *workers = Arc::new(wanted.iter().map(keep).collect());
             true
@@ -185,7 +187,6 @@ impl Pool {
                 let link = match worker.link().await {
                     Ok(link) => link,
                     Err(error) => {
-                        self.ejections.fetch_add(1, Ordering::Relaxed);
                         last = Some(error);
                         break;
                     }
@@ -308,3 +309,6 @@ fn client(link: Arc<Link>) -> McpClient<link::Wire> {
 fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

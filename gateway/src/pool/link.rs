@@ -20,7 +20,7 @@ use tonic::Status;
 use crate::groups::WorkerAt;
 
 /// Until a worker answers.
-const CONNECT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT: Duration = Duration::from_secs(3);
 /// A worker that does not answer a ping is gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_ANSWER: Duration = Duration::from_secs(10);

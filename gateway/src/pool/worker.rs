@@ -1,16 +1,18 @@
 //! One worker: its connections, its load, and whether it stands aside.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::link::{Link, MAX_STREAMS};
+use tokio::time::Instant;
+
+use super::link::{CONNECT, Link, MAX_STREAMS};
 use super::locked;
 use crate::groups::WorkerAt;
 
 /// Connections to one worker.
 const MAX_LINKS: usize = 32;
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A worker.
@@ -22,12 +24,16 @@ pub struct Worker {
     /// Held while connecting, so that a burst opens one connection and not hundreds.
     connecting: tokio::sync::Mutex<()>,
     trouble: Mutex<Trouble>,
+    /// How often a worker of its pool was set aside.
+    ejections: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
 struct Trouble {
     failures: u32,
     until: Option<Instant>,
+    /// When the last attempt to connect failed, and why.
+    unreached: Option<(Instant, String)>,
 }
 
 /// A call at a worker; it counts as load until this is dropped.
@@ -43,14 +49,15 @@ impl Drop for Place {
 }
 
 impl Worker {
-    /// A worker; connects on first use.
-    pub fn new(at: WorkerAt) -> Self {
+    /// A worker; connects on first use. Times that it is set aside are counted there.
+    pub(super) fn new(at: WorkerAt, ejections: &Arc<AtomicU64>) -> Self {
         Self {
             at,
             load: Arc::default(),
             links: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
+            ejections: Arc::clone(ejections),
         }
     }
 
@@ -98,10 +105,16 @@ impl Worker {
         if let Some(link) = self.roomy() {
             return Ok(link);
         }
+        let asked = Instant::now();
         let _one_at_a_time = self.connecting.lock().await;
         if let Some(link) = self.roomy() {
             return Ok(link);
         }
+        // Whoever waited for an attempt that failed does not wait for another: the next worker is asked.
+        if let Some(why) = self.unreached_since(asked) {
+            return Err(why);
+        }
+        self.try_again();
         match Link::connect(&self.at).await {
             Ok(link) => {
                 let link = Arc::new(link);
@@ -110,13 +123,34 @@ impl Worker {
                 Ok(link)
             }
             Err(error) => {
-                let mut trouble = locked(&self.trouble);
-                let pause = FIRST_PAUSE * 2_u32.pow(trouble.failures.min(6));
-                trouble.failures += 1;
-                trouble.until = Some(Instant::now() + pause.min(MAX_PAUSE));
+                self.set_aside(&error);
                 Err(error)
             }
         }
+    }
+
+    fn unreached_since(&self, asked: Instant) -> Option<String> {
+        let trouble = locked(&self.trouble);
+        let (at, why) = trouble.unreached.as_ref()?;
+        (*at > asked).then(|| why.clone())
+    }
+
+    /// While one call finds out whether a worker is back, the others go elsewhere.
+    fn try_again(&self) {
+        let mut trouble = locked(&self.trouble);
+        if trouble.failures > 0 {
+            trouble.until = Some(Instant::now() + CONNECT);
+        }
+    }
+
+    fn set_aside(&self, why: &str) {
+        let mut trouble = locked(&self.trouble);
+        let now = Instant::now();
+        let pause = FIRST_PAUSE * 2_u32.pow(trouble.failures.min(6));
+        trouble.failures += 1;
+        trouble.until = Some(now + pause.min(MAX_PAUSE));
+        trouble.unreached = Some((now, why.to_owned()));
+        self.ejections.fetch_add(1, Ordering::Relaxed);
     }
 
     fn roomy(&self) -> Option<Arc<Link>> {
