@@ -154,7 +154,7 @@ async fn watch_worker(
 
 /// One subscription to its end; whether it was acknowledged.
 async fn listen_once(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     keys: &pool::Credentials,
     news: &broadcast::Sender<ListKind>,
     announce: bool,
@@ -172,8 +172,8 @@ async fn listen_once(
             }
         };
     let mut acknowledged = false;
-    while let Ok(Some(message)) = session.incoming.message().await {
-        let Ok(Message::Notification(notification)) = envelope::parse(&message.body) else {
+    while let Ok(Some(message)) = session.next().await {
+        let Ok(Message::Notification(notification)) = envelope::parse(&message) else {
             // The end of the subscription, or an error: the worker stops, or has none.
             break;
         };

@@ -16,11 +16,16 @@ impl Source {
     /// The next message; `None` when there is none any more.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         match self {
-            Self::Worker(session) => {
-                let message = session.incoming.message().await?;
-                Ok(message.map(|message| message.body))
-            }
+            Self::Worker(session) => session.next().await,
             Self::Upstream(running) => Ok(running.next().await),
+        }
+    }
+
+    /// The answer came. `Some`: it says that a worker did not begin the request.
+    pub(super) fn answered(&self, outcome: Result<&str, &str>) -> Option<Status> {
+        match self {
+            Self::Worker(session) => session.answered(outcome),
+            Self::Upstream(_) => None,
         }
     }
 }

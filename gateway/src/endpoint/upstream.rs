@@ -6,7 +6,7 @@ use ramen_proto::code_name;
 use tonic::{Code, Status};
 
 use super::source::Source;
-use super::{Ask, Call, reply};
+use super::{Ask, Call, reply, stream};
 use crate::answer::Answer;
 use crate::upstreams::{Part, merge};
 
@@ -36,9 +36,10 @@ impl Call<'_> {
         let Some(running) = upstreams.ask(request, ask.era, limit) else {
             return self.unary(ask, request, body).await;
         };
-        let source = Source::Upstream(running);
+        let mut source = Source::Upstream(running);
         if self.accepts.events && wants_events {
-            self.pass_on(ask, source).await
+            let first = stream::first(&mut source).await;
+            self.pass_on(ask, source, first).await
         } else {
             self.only_answer(ask, source).await
         }

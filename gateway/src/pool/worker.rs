@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tonic::{Code, Status};
 
-use super::link::{CONNECT, Link, MAX_STREAMS};
+use super::link::{CONNECT, Link, MAX_STREAMS, was_lost};
 use super::locked;
 use crate::groups::WorkerAt;
 
 /// Connections to one worker.
 const MAX_LINKS: usize = 32;
+/// Calls that fail one after the other until it stands aside. One may be the fault of what was called.
+pub(super) const IN_A_ROW: u32 = 3;
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
@@ -30,7 +33,10 @@ pub struct Worker {
 
 #[derive(Debug, Default)]
 struct Trouble {
+    /// Calls that failed since one was answered last.
     failures: u32,
+    /// Times that it was set aside since then.
+    times: u32,
     until: Option<Instant>,
     /// When the last attempt to connect failed, and why.
     unreached: Option<(Instant, String)>,
@@ -93,7 +99,7 @@ impl Worker {
         Place(None)
     }
 
-    /// Whether it could not be reached lately.
+    /// Whether it could not be reached lately, or failed what it was asked.
     pub(crate) fn stands_aside(&self) -> bool {
         locked(&self.trouble)
             .until
@@ -119,13 +125,37 @@ impl Worker {
             Ok(link) => {
                 let link = Arc::new(link);
                 locked(&self.links).push(Arc::clone(&link));
-                *locked(&self.trouble) = Trouble::default();
+                // Whether it does any work the next answer says.
+                locked(&self.trouble).until = None;
                 Ok(link)
             }
             Err(error) => {
-                self.set_aside(&error);
+                let mut trouble = locked(&self.trouble);
+                trouble.unreached = Some((Instant::now(), error.clone()));
+                self.set_aside(&mut trouble);
                 Err(error)
             }
+        }
+    }
+
+    /// A call was answered.
+    pub(super) fn answered(&self) {
+        *locked(&self.trouble) = Trouble::default();
+    }
+
+    /// A call ended with a status. Most of them are an answer.
+    pub(super) fn ended(&self, status: &Status) {
+        if status.code() != Code::Unavailable && !was_lost(status) {
+            return self.answered();
+        }
+        let mut trouble = locked(&self.trouble);
+        // All calls of a connection that broke fail at once: that is one failure.
+        if trouble.until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        trouble.failures += 1;
+        if trouble.failures >= IN_A_ROW {
+            self.set_aside(&mut trouble);
         }
     }
 
@@ -138,18 +168,15 @@ impl Worker {
     /// While one call finds out whether a worker is back, the others go elsewhere.
     fn try_again(&self) {
         let mut trouble = locked(&self.trouble);
-        if trouble.failures > 0 {
+        if trouble.times > 0 {
             trouble.until = Some(Instant::now() + CONNECT);
         }
     }
 
-    fn set_aside(&self, why: &str) {
-        let mut trouble = locked(&self.trouble);
-        let now = Instant::now();
-        let pause = FIRST_PAUSE * 2_u32.pow(trouble.failures.min(6));
-        trouble.failures += 1;
-        trouble.until = Some(now + pause.min(MAX_PAUSE));
-        trouble.unreached = Some((now, why.to_owned()));
+    fn set_aside(&self, trouble: &mut Trouble) {
+        let pause = FIRST_PAUSE * 2_u32.pow(trouble.times.min(6));
+        trouble.times += 1;
+        trouble.until = Some(Instant::now() + pause.min(MAX_PAUSE));
         self.ejections.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -61,6 +61,8 @@ async fn each_way_a_worker_refuses_has_an_answer_of_its_own() {
     for (tool, status, grpc) in [
         ("full", 200, json!("RESOURCE_EXHAUSTED")),
         ("starting", 503, json!("UNAVAILABLE")),
+        // It may have run: nobody is told to send it again.
+        ("crashes", 200, json!("UNAVAILABLE")),
         ("refuses", 502, json!(null)),
     ] {
         let got = gateway.call(tool).await;
