@@ -19,6 +19,7 @@ use ramen_proto::v1::mcp_client::McpClient;
 use ramen_proto::{is_not_begun, not_begun};
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 use tonic::{Request, Status, Streaming};
@@ -182,17 +183,10 @@ impl Pool {
             let (metadata, ..) = request.into_parts();
             unary::call(link, framed.clone(), metadata)
         });
-        // The worker keeps the deadline; this is for one that does not.
-        match tokio::time::timeout(limit + Duration::from_secs(1), call).await {
-            Ok(reached) => {
-                let (body, worker, _place) = reached?;
-                worker.answered();
-                Ok(body)
-            }
-            Err(_) => Err(Status::deadline_exceeded(
-                "the worker did not answer in time",
-            )),
-        }
+        let reached = tokio::time::timeout_at(until(limit), call).await;
+        let (body, worker, _place) = reached.unwrap_or_else(|_| Err(overdue()))?;
+        worker.answered();
+        Ok(body)
     }
 
     /// Opens a `Session`, to a worker that was not asked before, and sends one message on it.
@@ -201,14 +195,15 @@ impl Pool {
         keys: &Credentials,
         carried: &Carried,
         body: Bytes,
-        limit: Duration,
+        (limit, until): (Duration, Instant),
         asked: &[Arc<Worker>],
     ) -> Result<Session, Status> {
         let opened = self.reach(carried.zone.as_deref(), asked, |link| {
             let (request, outgoing) = opening(keys, Some(carried), body.clone(), Some(limit));
             async move { open(link, request, outgoing).await }
         });
-        let ((incoming, outgoing), worker, place) = opened.await?;
+        let opened = tokio::time::timeout_at(until, opened).await;
+        let ((incoming, outgoing), worker, place) = opened.unwrap_or_else(|_| Err(overdue()))?;
         Ok(Session {
             incoming,
             _outgoing: outgoing,
@@ -323,6 +318,16 @@ impl Credentials {
             metadata.insert(name.clone(), value.clone());
         }
     }
+}
+
+/// When a request of so long is given up here. The worker keeps the deadline; this is for one that does not.
+pub(crate) fn until(limit: Duration) -> Instant {
+    Instant::now() + limit + Duration::from_secs(1)
+}
+
+/// Then that is what it comes to.
+pub(crate) fn overdue() -> Status {
+    Status::deadline_exceeded("the worker did not answer in time")
 }
 
 /// Opens a `Session` to this very worker, without a deadline: to hear of changes.

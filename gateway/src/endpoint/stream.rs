@@ -15,6 +15,7 @@ use crate::access::Welcome;
 use crate::answer::{self, Answer};
 use crate::listen::{KEEP_ALIVE_EVERY, send};
 use crate::media;
+use crate::pool;
 
 /// Events that wait for the client to read; what sends more waits.
 const QUEUE: usize = 16;
@@ -73,17 +74,21 @@ impl Call<'_> {
     /// Answers as JSON when the answer comes first; else commits to events.
     pub(super) async fn stream(self, ask: Ask, body: Bytes) -> Answer {
         let limit = self.gateway.call_timeout;
+        let until = pool::until(limit);
         let (mut asked, mut refused) = (Vec::new(), None);
         let status = loop {
             let (keys, carried, body) = (&ask.keys, &ask.carried, body.clone());
             let pool = &self.group.pool;
-            let session = match pool.session(keys, carried, body, limit, &asked).await {
+            let session = match pool
+                .session(keys, carried, body, (limit, until), &asked)
+                .await
+            {
                 Ok(session) => session,
                 Err(status) if is_not_begun(&status) => break refused.unwrap_or(status),
                 Err(status) => break status,
             };
             let worker = Arc::clone(session.worker());
-            let mut source = Source::Worker(Box::new(session));
+            let mut source = Source::worker(session, until);
             match first(&mut source).await {
                 // As with any other call: the next worker is asked.
                 Some(Heard::Failed(status)) if is_not_begun(&status) => {

@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 use super::source::Source;
 use super::{Ask, Call, reply, stream};
 use crate::answer::Answer;
+use crate::pool;
 use crate::upstreams::{Part, merge};
 
 impl Call<'_> {
@@ -36,7 +37,7 @@ impl Call<'_> {
         let Some(running) = upstreams.ask(request, ask.era, limit) else {
             return self.unary(ask, request, body).await;
         };
-        let mut source = Source::Upstream(running);
+        let mut source = Source::upstream(running, pool::until(limit));
         if self.accepts.events && wants_events {
             let first = stream::first(&mut source).await;
             self.pass_on(ask, source, first).await

@@ -173,7 +173,7 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
     let mut guard = Guard(Arc::clone(state), false);
     let answer = match request["params"]["name"].as_str().unwrap() {
         "echo" => Ok(result(id, &request["params"]["arguments"].to_string())),
-        "hang" => std::future::pending().await,
+        "hang" | "mute" => std::future::pending().await,
         "wait" => {
             state.go.notified().await;
             Ok(result(id, "result data"))
@@ -263,7 +263,7 @@ async fn talk(
                 return say(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
             }
             let token = &request["params"]["_meta"]["progressToken"];
-            if request["params"]["name"] != "quiet" {
+            if request["params"]["name"] != "quiet" && request["params"]["name"] != "mute" {
                 for progress in [50, 100] {
                     say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": progress}})).await;
                 }
