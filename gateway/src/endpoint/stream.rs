@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ramen_mcp::{Message, envelope};
+use ramen_mcp::{McpError, Message, envelope};
 use ramen_proto::is_not_begun;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -12,7 +12,7 @@ use tonic::Status;
 use super::source::Source;
 use super::{Ask, Call, reply};
 use crate::access::Welcome;
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Refusal};
 use crate::listen::{KEEP_ALIVE_EVERY, send};
 use crate::media;
 use crate::pool;
@@ -128,7 +128,8 @@ impl Call<'_> {
         }
         let (out, pieces) = channel();
         let _ = out.try_send(piece);
-        let welcome = Welcome::new(&self.group, &self.caller, ask.shown().cloned());
+        let target = ask.shown().cloned();
+        let welcome = Welcome::new(&self.group, &self.caller, self.address, target);
         let place = self.place;
         tokio::spawn(async move {
             pump(source, &ask, &out, welcome).await;
@@ -139,7 +140,12 @@ impl Call<'_> {
 }
 
 /// What whoever is shut out in mid-stream is told.
-const OVER: &str = "the credential is not valid any more";
+fn shut_out(refusal: Refusal) -> McpError {
+    McpError::internal(match refusal {
+        Refusal::Address => "this address may not call any more",
+        _ => "the credential is not valid any more",
+    })
+}
 
 /// Passes messages on until the answer. Dropping the source cancels the call.
 async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welcome: Welcome) {
@@ -155,29 +161,26 @@ async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welc
                 continue;
             }
             () = out.closed() => return,
-            () = welcome.over() => {
-                let error = ramen_mcp::McpError::internal(OVER);
+            refusal = welcome.over() => {
+                let error = shut_out(refusal);
                 send(out, media::event(&error.body(&ask.id))).await;
                 return;
             }
         };
-        let last = if welcome.holds() {
-            match heard {
-                Heard::Event(message) => {
-                    if !send(out, media::event(&message)).await {
-                        return;
-                    }
-                    continue;
+        let last = match (welcome.judge(), heard) {
+            (Err(refusal), _) => shut_out(refusal).body(&ask.id),
+            (Ok(_), Heard::Event(message)) => {
+                if !send(out, media::event(&message)).await {
+                    return;
                 }
-                Heard::Answer(reply) => match reply::code_of(&reply, &ask.id) {
-                    Ok(None) => reply,
-                    Ok(Some(_)) => ask.put_back(reply),
-                    Err(why) => reply::unusable_error(why).body(&ask.id),
-                },
-                Heard::Failed(status) => reply::error_of(&status).body(&ask.id),
+                continue;
             }
-        } else {
-            ramen_mcp::McpError::internal(OVER).body(&ask.id)
+            (Ok(_), Heard::Answer(reply)) => match reply::code_of(&reply, &ask.id) {
+                Ok(None) => reply,
+                Ok(Some(_)) => ask.put_back(reply),
+                Err(why) => reply::unusable_error(why).body(&ask.id),
+            },
+            (Ok(_), Heard::Failed(status)) => reply::error_of(&status).body(&ask.id),
         };
         send(out, media::event(&last)).await;
         return;
