@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ramen_client::hub::{Asked, Hub, starts_with};
-use ramen_client::{Manager, State};
+use ramen_client::{Json, Manager, State};
 use ramen_mcp::names::method;
 use ramen_mcp::{Era, ListKind, envelope};
 use serde::Deserialize;
@@ -207,6 +207,12 @@ impl Upstreams {
             }
             part => part,
         }
+    }
+
+    /// The schema of the arguments of an upstream's tool, when it is listed.
+    pub(crate) fn input_schema(&self, tool: &str) -> Option<Json> {
+        let (hub, _) = self.hub()?;
+        hub.input_schema(tool)
     }
 
     /// Asks the one that a request is for. Dropping what is given cancels it there.
