@@ -59,7 +59,7 @@ impl Front {
 struct Peer(IpAddr);
 
 fn nothing_loaded() -> Status {
-    Status::unavailable("no revision of the group is loaded yet")
+    ramen_proto::not_begun("no revision of the group is loaded yet")
 }
 
 /// A gateway in front says that a request came over HTTP by naming its protocol version; then the

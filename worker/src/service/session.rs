@@ -443,5 +443,9 @@ fn status_error(status: &Status) -> McpError {
         Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
         _ => "INTERNAL",
     };
-    McpError::internal(status.message().to_owned()).with_data(&serde_json::json!({ "grpc": code }))
+    let mut data = serde_json::json!({ "grpc": code });
+    if ramen_proto::is_not_begun(status) {
+        data["notBegun"] = true.into();
+    }
+    McpError::internal(status.message().to_owned()).with_data(&data)
 }
