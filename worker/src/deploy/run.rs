@@ -313,12 +313,10 @@ impl Run {
 
     /// Imports, then golden calls.
     async fn code_checks(&mut self, group: Group, mcp: &Path, host: &Host, deps: Option<&Deps>) {
-        let mut env = BTreeMap::new();
-        if let Some(file) = &group.env {
-            let resolved = file.resolve(&self.secrets);
-            self.report.warnings.extend(resolved.warnings);
-            env.extend(resolved.vars);
-        }
+        let file = group.env.clone().unwrap_or_default();
+        let platform = self.args.host_env.read(|name| self.vars.get(name).cloned());
+        let resolved = file.resolve(&self.secrets, &platform);
+        self.report.warnings.extend(resolved.warnings);
         let home = match self.work.dir("home") {
             Ok(home) => home,
             Err(error) => {
@@ -341,7 +339,7 @@ impl Run {
             group: &self.args.group,
             code_dir: mcp,
             deps_dir: deps.map(|deps| deps.dir.as_path()),
-            env,
+            env: resolved.vars.into_iter().collect(),
             threads: THREADS,
         };
         let load = packages::load(&group, setting);

@@ -170,6 +170,35 @@ fn env_yaml_is_exported_before_the_import_and_a_missing_secret_skips_its_key_wit
 }
 
 #[test]
+fn variables_that_the_platform_names_reach_imports_and_golden_calls() {
+    let mut kit = Kit::new();
+    kit.write(
+        "env.yaml",
+        "API_BASE: https://test\nABSENT: \"{{$g.ABSENT}}\"\n",
+    );
+    let code = "import os\nAT_IMPORT = os.environ['API_BASE']\n\ndef env():\n    return [AT_IMPORT, os.environ['ABSENT'], 'OTHER' in os.environ]\n";
+    kit.tool("env", code, &json!({}));
+    kit.golden(&[(
+        "env",
+        json!({}),
+        json!({"text_contains": r#"["https://prod","here",false]"#}),
+    )]);
+    for (name, value) in [
+        ("RAMEN_HOST_ENV", "API_BASE,ABSENT"),
+        ("API_BASE", "https://prod"),
+        ("ABSENT", "here"),
+        ("OTHER", "x"),
+    ] {
+        kit.set(name, value);
+    }
+    let ran = kit.deploy().ok();
+    assert_eq!(ran.report.golden.passed, 1);
+    // What the platform sets was not left out.
+    let skipped = |w: &ramen_group::Finding| w.reason == Reason::EnvSkipped;
+    assert!(!ran.report.warnings.iter().any(skipped));
+}
+
+#[test]
 fn secrets_are_in_no_report_and_no_output() {
     let mut kit = Kit::with_tool();
     let leak = "import os, sys\nV = os.environ['RAMEN_SECRET_G__KEY']\nprint('printed', V)\nprint(V, file=sys.stderr)\n";

@@ -112,13 +112,10 @@ impl Manager {
         home: &Path,
     ) -> Result<Arc<Pool>, ReloadError> {
         let setting = &self.setting;
-        let mut env = BTreeMap::new();
-        if let Some(file) = &group.env {
-            let resolved = file.resolve(&self.secrets);
-            for warning in &resolved.warnings {
-                tracing::warn!(warning = warning.message, "a key of env.yaml is left out");
-            }
-            env.extend(resolved.vars);
+        let file = group.env.clone().unwrap_or_default();
+        let resolved = file.resolve(&self.secrets, &setting.host_env);
+        for warning in &resolved.warnings {
+            tracing::warn!(warning = warning.message, "a key of env.yaml is left out");
         }
         let labels: Vec<String> = (0..group.tools.len() + group.resources.len())
             .map(|id| {
@@ -152,7 +149,7 @@ impl Manager {
                     group: &setting.group,
                     code_dir,
                     deps_dir,
-                    env,
+                    env: resolved.vars.into_iter().collect(),
                     threads: setting.host_threads,
                 },
             ),
