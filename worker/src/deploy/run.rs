@@ -149,13 +149,6 @@ impl Run {
         self.report.packages.clone_from(&group.packages);
         self.report.errors.extend(group.errors.iter().cloned());
         self.report.warnings.extend(group.warnings.iter().cloned());
-        if group.guardrails.is_some() {
-            let message = "mcp/guardrails.yaml is checked, but this version does not enforce it";
-            let finding = Finding::group(Reason::GuardrailsInvalid, message);
-            self.report
-                .warnings
-                .push(finding.at_path("mcp/guardrails.yaml"));
-        }
         let plan = Plan::read(&code.mcp, self.args.allow_sdist);
         self.report.errors.extend(plan.errors.iter().cloned());
         self.report.warnings.extend(plan.warnings.iter().cloned());

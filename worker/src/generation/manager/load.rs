@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ramen_group::{DesiredState, Finding, Group, GroupCatalog};
+use ramen_group::{DesiredState, Finding, Group, GroupCatalog, Reason};
 use ramen_mcp::model::Implementation;
 use ramen_mcp::{Options, Server};
 use ramen_redact::{Redactor, chain};
@@ -59,8 +59,10 @@ impl Manager {
         let group = scanned.map_err(|_| ReloadError::Packages("the scan failed".into()))?;
         refuse_faults(&group, &desired.exclude)?;
         let group = group.without(&desired.exclude);
-        if group.guardrails.is_some() {
-            tracing::warn!("mcp/guardrails.yaml is checked but not enforced by this version");
+        // The other remarks are in the report of the deploy; this one is about the calls that begin now.
+        let unguarded = |finding: &&Finding| finding.reason == Reason::GuardrailsNotEnforced;
+        if let Some(remark) = group.warnings.iter().find(unguarded) {
+            tracing::warn!(reason = %remark.reason, remark = remark.message, "hooks are not run");
         }
         let program = host_program(&setting.host_dir, &desired.python);
         if !group.tools.is_empty() || !group.resources.is_empty() {
