@@ -3,7 +3,7 @@
 use ramen_group::{Outcome, Reason};
 use serde_json::{Value, json};
 
-use crate::kit::Kit;
+use crate::kit::{Kit, bin_dir};
 
 #[test]
 fn golden_calls_pass_by_text_by_subset_and_exactly() {
@@ -299,6 +299,33 @@ fn an_empty_group_and_a_folder_without_mcp_say_so() {
     kit.deploy().failed(Reason::NothingToServe);
     std::fs::remove_dir_all(kit.path("repo/mcp")).unwrap();
     kit.deploy().failed(Reason::McpFolderMissing);
+}
+
+#[test]
+fn a_host_that_is_killed_while_it_loads_is_an_entry_and_no_package_serves() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let kit = Kit::with_tool();
+    let hosts = kit.path("hosts");
+    std::fs::create_dir(&hosts).unwrap();
+    // It says what it is, takes the first of what it is to load, and dies as under the kernel's memory limit.
+    let real = bin_dir().join("ramen-host-3.11");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != --describe ] || exec '{}' --describe\nhead -c 1 <&3 >/dev/null\nkill -9 $$\n",
+        real.display()
+    );
+    let host = hosts.join("ramen-host-3.11");
+    std::fs::write(&host, script).unwrap();
+    std::fs::set_permissions(&host, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = kit.deploy_with(&["--host-dir", hosts.to_str().unwrap()]);
+    let finding = ran.failed(Reason::HostCrashed);
+    assert!(
+        finding.message.contains("the host process ended"),
+        "{}",
+        finding.message
+    );
+    assert_eq!(ran.serving(), [""; 0]);
+    // It was the host, not the code.
+    kit.deploy().ok();
 }
 
 #[test]
