@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{collections::BTreeMap, io::Write, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ramen_group::Reason;
 use ramen_source::{
@@ -21,9 +21,7 @@ struct Setup {
 impl Setup {
     fn new() -> Option<Self> {
         if let Some(reason) = Sshd::missing() {
-            // Not `eprintln`: the harness would keep that to itself.
-            let words = format!("SKIPPED the ssh tests: {reason}\n");
-            std::io::stderr().write_all(words.as_bytes()).unwrap();
+            ramen_skip::say(&reason);
             return None;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -100,6 +100,27 @@ fn a_push_is_served_and_a_bad_push_keeps_the_last_good() {
 }
 
 #[test]
+fn variables_of_the_group_reach_its_code_in_the_deploy_and_in_calls() {
+    const CODE: &str = "import os\nfrom demo_calculator_tool_utils import apply\nANSWER = int(os.environ['ANSWER'])\n\n\
+        def calculator_func(var1, var2, func):\n    \
+            return ANSWER if var1 == 6 else apply(func, var1, var2)\n";
+    let place = Place::new();
+    let repo = place.repo("demo");
+    // The author's default, which who runs the group overrides.
+    std::fs::write(repo.work.join("mcp/env.yaml"), "ANSWER: 1\n").unwrap();
+    std::fs::write(repo.work.join(TOOL), CODE).unwrap();
+    place.push(&repo);
+    let set = "  worker: {env: [{name: ANSWER, value: '44'}]}\n";
+    let file = place.write("group.yaml", &document("demo", &repo.bare, set));
+    let mut up = place.up(&["-f", file.to_str().unwrap()]);
+    up.until("it serves", "demo", |s| {
+        s["ready"] == true && s["revision"].is_string() && s["errors"] == json!([])
+    });
+    assert_eq!(call(&place, "demo"), "44\n");
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[test]
 fn git12_many_pushes_in_a_row_end_with_the_last_one() {
     let place = Place::new();
     let repo = place.repo("demo");

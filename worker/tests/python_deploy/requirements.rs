@@ -184,6 +184,39 @@ fn req04_an_altered_hash_names_the_package_and_leaves_nothing_installed() {
 }
 
 #[test]
+fn a_wheel_that_cannot_be_installed_is_told_in_the_installers_words() {
+    let alpha = Wheel {
+        name: "alpha",
+        version: "1.0",
+        ..Wheel::default()
+    };
+    let of_another_format = Wheel {
+        format: Some("2.0"),
+        ..alpha
+    };
+    let damaged = Wheel {
+        record: Some("nothing of a list\n"),
+        ..alpha
+    };
+    for (wheel, words) in [
+        (of_another_format, "Unsupported wheel major version"),
+        (damaged, "`RECORD` file is invalid"),
+    ] {
+        let kit = Kit::with_tool();
+        wheel.write(&kit.wheels());
+        kit.requirements("# one\nalpha==1.0\n");
+        let ran = kit.deploy();
+        let finding = ran.failed(Reason::InstallFailed);
+        for word in [words, "alpha"] {
+            assert!(finding.message.contains(word), "{}", finding.message);
+        }
+        assert_eq!(finding.path.as_deref(), Some("mcp/requirements.txt"));
+        assert!(kit.layers("deps").is_empty());
+        assert!(ran.report.deps.is_none() && ran.report.desired_state().is_none());
+    }
+}
+
+#[test]
 fn req05_a_resolution_without_end_is_stopped_at_the_deadline() {
     let mut kit = Kit::new();
     let index = Index::start(Manner::Hang);
