@@ -270,9 +270,9 @@ fn of_fixtures() -> BTreeSet<String> {
 }
 
 /// The text of a test: from its name to the brace that ends it.
-fn body<'a>(text: &'a str, file: &str, test: &str) -> &'a str {
-    let Some(at) = text.find(&format!("fn {test}(")) else {
-        panic!("{file} has no test {test}");
+fn body<'a>(text: &'a str, file: &str, name: &str) -> &'a str {
+    let Some(at) = text.find(&format!("fn {name}(")) else {
+        panic!("{file} has no test {name}");
     };
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let code = text[line..at].trim_start();
@@ -280,7 +280,7 @@ fn body<'a>(text: &'a str, file: &str, test: &str) -> &'a str {
     let above = text[..line].lines().next_back().unwrap_or_default().trim();
     assert!(
         above == "#[test]" || above.starts_with("#[tokio::test"),
-        "{file}: {test} is no test"
+        "{file}: {name} is no test"
     );
     let end = format!("\n{indent}}}");
     let length = text[line..].find(&end).unwrap();

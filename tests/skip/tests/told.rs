@@ -105,7 +105,7 @@ fn by_themselves(folder: &Path, found: &mut Vec<PathBuf>) {
         }
         if path.is_dir() {
             by_themselves(&path, found);
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|end| end == "rs") {
             let text = fs::read_to_string(&path).unwrap().to_lowercase();
             if text.contains("\"skipped ") || text.contains("\"skipped:") {
                 found.push(path);

@@ -284,6 +284,8 @@ fn req07_a_marker_of_another_platform_is_skipped_and_an_extra_installed() {
         requires: &["plug>=1; extra == 'standard'"],
         extras: &["standard"],
         files: &[("server.py", "VERSION = '0.31'\n")],
+        format: None,
+        record: None,
     }
     .write(&kit.wheels());
     kit.requirements("pywin32; sys_platform=='win32'\nserver[standard]>=0.30\n");
