@@ -5,6 +5,8 @@
 //! response. When the client goes away, all of its calls are cancelled. A client that does not read
 //! loses its session, and is told so when it reads again: no answer is left out in silence.
 
+mod outgoing;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,16 +22,15 @@ use ramen_mcp::{
 };
 use ramen_proto::v1::JsonRpc;
 use ramen_proto::v1::mcp_server::{Mcp, McpServer};
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
 use tonic::codegen::BoxStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use self::outgoing::Outgoing;
 use super::{Front, Peer};
-use crate::gate::{InFlight, Refusal};
+use crate::gate::Refusal;
 use crate::generation::{CallContext, Generation, Lost};
 use crate::hosts::HostEvent;
 use crate::names::MAX_MESSAGE;
@@ -37,8 +38,6 @@ use crate::wire;
 
 /// Messages that wait for the client to read; what sends more waits.
 const OUT_QUEUE: usize = 16;
-/// A client that reads nothing for so long is cut off.
-const SLOW_READER: Duration = Duration::from_secs(30);
 /// How long a client may take to read what a session has left behind.
 const LAST_READ: Duration = Duration::from_mins(2);
 /// Progress and log messages of one call that wait to be sent; more are dropped.
@@ -51,35 +50,6 @@ pub(super) struct Service(Arc<Front>);
 pub(super) fn server(front: Arc<Front>) -> McpServer<Service> {
     // What protobuf adds is allowed on top; the body itself is measured below.
     McpServer::new(Service(front)).max_decoding_message_size(MAX_MESSAGE + 64)
-}
-
-/// Messages on their way to the client.
-#[derive(Clone)]
-struct Outgoing {
-    queue: mpsc::Sender<Result<JsonRpc, Status>>,
-    /// Set when the client does not read.
-    unread: CancellationToken,
-    in_flight: InFlight,
-}
-
-impl Outgoing {
-    /// Queues a message. While the client does not read, this waits and has a place among the calls in flight: else
-    /// answers that nobody takes would pile up without bound. At last the session ends.
-    async fn send(&self, body: Bytes) -> Result<(), ()> {
-        let message = match self.queue.try_send(Ok(JsonRpc { body })) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Closed(_)) => return Err(()),
-            Err(TrySendError::Full(message)) => message,
-        };
-        let _place = self.in_flight.try_take();
-        match tokio::time::timeout(SLOW_READER, self.queue.send(message)).await {
-            Ok(sent) => sent.map_err(drop),
-            Err(_) => {
-                self.unread.cancel();
-                Err(())
-            }
-        }
-    }
 }
 
 #[tonic::async_trait]
@@ -104,11 +74,7 @@ impl Mcp for Service {
             front: Arc::clone(&self.0),
             headers,
             peer: peer.address,
-            out: Outgoing {
-                queue,
-                unread: CancellationToken::new(),
-                in_flight: self.0.gate.in_flight.clone(),
-            },
+            out: Outgoing::new(queue, self.0.gate.in_flight.clone()),
             connection,
             calls: JoinSet::new(),
             running: HashMap::new(),
@@ -177,7 +143,7 @@ impl Session {
         let out = self.out.clone();
         loop {
             if !open && self.calls.is_empty() {
-                return out.unread.is_cancelled().then(slow);
+                return out.is_unread().then(slow);
             }
             tokio::select! {
                 message = incoming.message(), if open => match message {
@@ -209,8 +175,8 @@ impl Session {
                         }
                     }
                 }
-                () = out.queue.closed() => return None,
-                () = out.unread.cancelled() => return Some(slow()),
+                () = out.closed() => return None,
+                () = out.unread() => return Some(slow()),
                 () = &mut over => return Some(Lost::Deadline.status()),
             }
         }
