@@ -7,7 +7,7 @@ use ramen_group::Reason;
 use serde_json::json;
 
 use crate::index::{Index, Manner};
-use crate::kit::{Kit, uv};
+use crate::kit::{Kit, at_work, uv};
 use crate::wheel::{Wheel, simple};
 
 /// A group with one requirement, and an installer that counts its runs.
@@ -170,14 +170,7 @@ fn a_signal_stops_the_run_with_its_installer() {
     await_that("the resolution began", || {
         work.join("scratch/requirements.txt").exists()
     });
-    let installers = || {
-        let entries = std::fs::read_dir("/proc").unwrap().flatten();
-        let of_this_run = |entry: std::fs::DirEntry| {
-            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&work))
-        };
-        entries.map(of_this_run).filter(|found| *found).count()
-    };
-    await_that("the installer started", || installers() > 0);
+    await_that("the installer started", || at_work(&work) > 0);
     let pid = i32::try_from(child.id())
         .ok()
         .and_then(rustix::process::Pid::from_raw)
@@ -185,7 +178,7 @@ fn a_signal_stops_the_run_with_its_installer() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(!work.exists(), "the scratch folder is gone");
-    await_that("the installer is gone", || installers() == 0);
+    await_that("the installer is gone", || at_work(&work) == 0);
 }
 
 #[test]
