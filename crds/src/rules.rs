@@ -115,6 +115,10 @@ pub const VARIABLE: &[CelRule] = &[
         "!self.name.startsWith('RAMEN_')",
         "variables RAMEN_… are set by other fields",
     ),
+    (
+        "!self.name.startsWith('LD_')",
+        "variables LD_… would change how programs are loaded",
+    ),
 ];
 /// Of `rollout`.
 pub const ROLLOUT: &[CelRule] = &[(

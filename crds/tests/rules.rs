@@ -126,6 +126,11 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             json!({"env": [{"name": "RAMEN_STORE", "value": "x"}]}),
         ),
         (
+            "/spec/worker",
+            json!({"env": [{"name": "OLD_MODE", "value": "x"}]}),
+            json!({"env": [{"name": "LD_PRELOAD", "value": "x"}]}),
+        ),
+        (
             "/spec/rollout",
             json!({"timeout": "90s"}),
             json!({"timeout": "1s"}),

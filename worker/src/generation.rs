@@ -69,6 +69,9 @@ impl Lost {
     pub(crate) fn status(&self) -> tonic::Status {
         match self {
             Self::Deadline => tonic::Status::deadline_exceeded("no result before the deadline"),
+            Self::Host(error) if error.was_before_the_call() => {
+                ramen_proto::not_begun(error.to_string())
+            }
             Self::Host(error) => tonic::Status::unavailable(error.to_string()),
         }
     }

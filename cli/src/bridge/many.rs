@@ -56,13 +56,6 @@ pub(super) fn plan(args: &BridgeArgs) -> Result<Option<Plan>, Failure> {
     }))
 }
 
-impl Plan {
-    /// Whether a server of it may get a sign-in.
-    pub(super) fn signs_in(&self) -> bool {
-        self.options.sign_in.is_some()
-    }
-}
-
 /// Serves stdin and stdout until they end, or a signal comes. The first signal after that ends the servers at once, and a
 /// second one does so however the end began.
 pub(super) async fn serve(plan: Plan) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::answer::{self, Members};
-use super::places::{At, Line};
+use super::places::{At, Turn};
 use super::{Hub, Origin, lock};
 use crate::client::{CallOptions, Progress};
 
@@ -27,7 +27,7 @@ pub struct Asked {
     pub(super) params: String,
     pub(super) progress: Option<ProgressToken>,
     /// Where it waits for its turn; who has none bounds the work otherwise.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<Turn>,
 }
 
 impl Asked {

@@ -46,12 +46,12 @@ impl Places {
 type Place = BoxFuture<'static, Option<OwnedSemaphorePermit>>;
 
 /// Where one request waits for its places.
-pub(super) struct Line {
+pub(super) struct Turn {
     places: Arc<Places>,
     first: Mutex<Option<(At, Place)>>,
 }
 
-impl Line {
+impl Turn {
     /// Stands in line from now on where that is known already, so that requests get to a server in the order in which they
     /// were read and not in that in which their tasks happen to run first.
     pub(super) fn stand(places: &Arc<Places>, at: Option<At>) -> Self {
@@ -80,9 +80,9 @@ impl Line {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Line")
+        f.write_str("Turn")
     }
 }
 

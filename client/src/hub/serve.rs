@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::{self, single};
 use super::forward::Asked;
-use super::places::{Line, Places};
+use super::places::{Places, Turn};
 use super::{Hub, lock};
 use crate::transport::pipe::lines::{Line, Lines};
 use crate::transport::pipe::write_lines;
@@ -263,7 +263,7 @@ impl Stream {
         };
         let mut asked = Asked::new(request, era);
         let at = self.hub.destination(request);
-        asked.line = Some(Line::stand(&self.places, at));
+        asked.line = Some(Turn::stand(&self.places, at));
         let (hub, out) = (self.hub.clone(), self.out.clone());
         let in_flight = Arc::clone(&self.in_flight);
         self.work.spawn(async move {

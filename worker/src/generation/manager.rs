@@ -34,6 +34,7 @@ pub(crate) struct Setting {
     pub(crate) host_threads: usize,
     pub(crate) host_max_rss: u64,
     pub(crate) host_max_calls: u64,
+    pub(crate) host_env: Vec<(String, String)>,
     pub(crate) call_timeout: Duration,
     pub(crate) drain: Duration,
     pub(crate) limits: LoadLimits,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use ramen_group::DesiredState;
+use ramen_group::{DesiredState, Reason};
+use ramen_proto::REASON_HEADER;
 use ramen_proto::v1::{self as proto, ReloadRequest, StatusRequest};
 use ramen_worker::desired::Follower;
 use serde_json::json;
@@ -149,6 +150,11 @@ async fn packages_that_are_excluded_may_be_broken() {
     assert_eq!(loaded.tools, 1);
 }
 
+fn reason_of(refused: &tonic::Status) -> &str {
+    let named = refused.metadata().get(REASON_HEADER).unwrap();
+    named.to_str().unwrap()
+}
+
 #[tokio::test]
 async fn a_missing_or_damaged_layer_is_told_and_heals() {
     let running = setup().serve(&group(&["echo"])).await;
@@ -168,6 +174,47 @@ async fn a_missing_or_damaged_layer_is_told_and_heals() {
         refused.message()
     );
     assert!(running.admin().await.reload(request(&two)).await.is_ok());
+
+    // Overwritten in the store by the same number of other bytes.
+    let three = group(&["echo", "seen"]);
+    let desired = three.publish(&running.store(), "three").await;
+    let digest = desired.code.digest.strip_prefix("sha256:").unwrap();
+    let blob = running.store().join(format!("blobs/{digest}.tar.zst"));
+    let mut bytes = std::fs::read(&blob).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&blob, bytes).unwrap();
+    let mut admin = running.admin().await;
+    let refused = admin.reload(request(&desired)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert_eq!(reason_of(&refused), Reason::LayerCorrupt.as_str());
+    let status = status(&running).await;
+    assert_eq!(
+        (status.revision.as_str(), status.health.as_str()),
+        ("two", "SERVING")
+    );
+    // It was taken out of the store, and whoever keeps that makes it again.
+    let refused = admin.reload(request(&desired)).await.unwrap_err();
+    assert_eq!(reason_of(&refused), Reason::LayerMissing.as_str());
+    let again = three.publish(&running.store(), "three").await;
+    assert_eq!(again.code, desired.code);
+    assert!(admin.reload(request(&desired)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_used_is_no_fault_of_the_revision() {
+    let setup = setup();
+    let cache = setup.dir().join("cache");
+    std::fs::write(&cache, "a file where a folder belongs").unwrap();
+    let setup = setup.with(|args| args.cache_dir = Some(cache.clone()));
+    let running = setup.start().await;
+    let desired = group(&["echo"]).publish(&running.store(), "one").await;
+    let mut admin = running.admin().await;
+    let refused = admin.reload(request(&desired)).await.unwrap_err();
+    assert_eq!(reason_of(&refused), Reason::Internal.as_str());
+    assert!(refused.message().contains("cache"), "{}", refused.message());
+    std::fs::remove_file(&cache).unwrap();
+    assert!(admin.reload(request(&desired)).await.is_ok());
 }
 
 #[tokio::test]

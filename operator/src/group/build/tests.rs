@@ -39,7 +39,11 @@ fn full() -> Validated {
                 {"name": "b", "autoscaling": {"minReplicas": 2, "maxReplicas": 5}},
                 {"name": "c"},
             ],
-            "worker": {"python": "3.11", "callTimeout": "10m", "env": [{"name": "PIP_INDEX_URL", "value": "http://index:3141/simple"}]},
+            "worker": {"python": "3.11", "callTimeout": "10m", "env": [
+                {"name": "PIP_INDEX_URL", "value": "http://index:3141/simple"},
+                {"name": "API_BASE", "value": "https://api"},
+                {"name": "TZ", "value": "UTC"},
+            ]},
         }),
         Referenced {
             secrets,
