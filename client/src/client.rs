@@ -235,6 +235,12 @@ impl Client {
     pub async fn close(&self) {
         self.inner.peer.close().await;
     }
+
+    /// The same with this long for all of it: a program gets half of it to end by itself, and half after `SIGTERM`. Makes an
+    /// end shorter that is under way.
+    pub async fn close_within(&self, patience: Duration) {
+        self.inner.peer.close_within(patience).await;
+    }
 }
 
 impl Drop for Client {

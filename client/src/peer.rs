@@ -186,6 +186,12 @@ impl Peer {
         self.shared.wire.stopped().await;
     }
 
+    /// The same within a time, which may be made shorter while it is waited for.
+    pub(crate) async fn close_within(&self, patience: Duration) {
+        self.shared.wire.hurry(patience);
+        self.close().await;
+    }
+
     /// Every list may have changed unheard.
     pub(crate) fn assume_changed(&self) {
         self.shared.changes.send_modify(|changes| {

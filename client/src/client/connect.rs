@@ -164,7 +164,8 @@ fn open(name: &str, config: &ServerConfig, options: &Options) -> Result<Link, Cl
                 env,
                 cwd: cwd.as_deref(),
             };
-            stdio::start(name, &program, limits, config.redactor())
+            let guard = options.guard.clone();
+            stdio::start(name, &program, limits, config.redactor(), guard)
         }
         Transport::Http { url, headers } => {
             let (sign_in, addresses) = (options.sign_in.clone(), options.addresses.clone());

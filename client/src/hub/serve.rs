@@ -14,6 +14,7 @@ use ramen_mcp::{
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,7 +32,9 @@ const MIN_COST: usize = 16 * 1024;
 /// Bytes of one message of the caller.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// How long work in flight is waited for after the stream ended.
-const DRAIN: Duration = Duration::from_millis(1500);
+const DRAIN: Duration = Duration::from_millis(1200);
+/// How long what is written already may take to be read then.
+const FLUSH: Duration = Duration::from_millis(200);
 
 /// What the reading of one stream keeps.
 struct Stream {
@@ -53,8 +56,10 @@ struct Told {
 }
 
 impl Hub {
-    /// Serves one caller until the stream ends or `stop` is ready. The servers stay as they are; close the manager after.
-    pub async fn serve<R, W>(&self, input: R, output: W, stop: impl Future<Output = ()>)
+    /// Serves one caller until the stream ends or `stop` is ready. What is under way then is waited for a little, unless
+    /// `stop` comes after the end of the stream. Gives when the end began. The servers stay as they are; close the manager
+    /// after.
+    pub async fn serve<R, W>(&self, input: R, output: W, stop: impl Future<Output = ()>) -> Instant
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin + Send + 'static,
@@ -86,17 +91,20 @@ impl Hub {
                 }
             }
         };
-        tokio::select! {
-            () = reading => {}
-            () = stop => {}
-            () = out.closed() => {}
-        }
+        let mut stop = std::pin::pin!(stop);
+        let stopped = tokio::select! {
+            () = reading => false,
+            () = &mut stop => true,
+            () = out.closed() => false,
+        };
+        let began = Instant::now();
         telling.abort();
         stream.work.close();
-        if tokio::time::timeout(DRAIN, stream.work.wait())
-            .await
-            .is_err()
-        {
+        let drained = tokio::select! {
+            drained = tokio::time::timeout(DRAIN, stream.work.wait()) => drained.is_ok(),
+            () = &mut stop, if !stopped => false,
+        };
+        if !drained {
             tracing::warn!("requests in flight were given up at the end of the stream");
             for (_, token) in lock(&stream.in_flight).drain() {
                 token.cancel();
@@ -104,8 +112,10 @@ impl Hub {
         }
         // What is written already goes out, then the writer ends with its queue.
         drop((stream, out));
-        let _ = tokio::time::timeout(DRAIN, writer).await;
+        let left = DRAIN.saturating_sub(began.elapsed()) + FLUSH;
+        let _ = tokio::time::timeout(left, writer).await;
         ended.cancel();
+        began
     }
 }
 

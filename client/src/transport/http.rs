@@ -9,6 +9,7 @@ mod sse;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -17,9 +18,10 @@ use ramen_mcp::{IdKey, RequestId, Version};
 use ramen_redact::{Redactor, SafeUrl, Secret};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Inbound, Link, Outgoing, QUEUE, Wire};
+use super::{Inbound, Link, Outgoing, QUEUE, Wire, passed};
 use crate::client::Addresses;
 use crate::error::ClientError;
 use crate::limits::Limits;
@@ -45,6 +47,8 @@ struct Shared {
     limits: Limits,
     inbound: mpsc::Sender<Inbound>,
     stop: CancellationToken,
+    /// How long a session may take to be given back.
+    patience: watch::Sender<Duration>,
     posts: Arc<Semaphore>,
     sign_in: Option<SignIn>,
     state: Mutex<State>,
@@ -127,6 +131,7 @@ pub(crate) fn open(
         limits: *limits,
         inbound: inbound_in,
         stop: CancellationToken::new(),
+        patience: watch::Sender::new(limits.close),
         posts: Arc::new(Semaphore::new(MAX_POSTS)),
         state: Mutex::default(),
         sign_in,
@@ -156,7 +161,11 @@ async fn keep(shared: Arc<Shared>, ended: watch::Sender<bool>) {
         state.session.take()
     };
     if let Some(session) = session {
-        let _ = tokio::time::timeout(shared.limits.close, shared.end_session(session)).await;
+        let mut patience = shared.patience.subscribe();
+        tokio::select! {
+            () = shared.end_session(session) => {}
+            () = passed(Instant::now(), &mut patience) => {}
+        }
     }
     ended.send_replace(true);
 }
@@ -269,6 +278,10 @@ impl Wire for HttpWire {
 
     fn stop(&self) {
         self.shared.stop.cancel();
+    }
+
+    fn hurry(&self, patience: Duration) {
+        self.shared.patience.send_replace(patience);
     }
 
     fn stopped(&self) -> BoxFuture<'_, ()> {

@@ -95,7 +95,7 @@ struct Caller {
     next: u64,
     modern: bool,
     stop: CancellationToken,
-    served: tokio::task::JoinHandle<()>,
+    served: tokio::task::JoinHandle<tokio::time::Instant>,
 }
 
 impl Caller {
@@ -527,6 +527,13 @@ async fn the_end_of_the_stream_is_the_end_of_the_service_after_what_is_under_way
     caller.out.shutdown().await.unwrap();
     assert_eq!(caller.next().await["id"], id);
     soon(&mut caller.served).await.unwrap();
+    // What is told to stop when it has ended already waits for nothing.
+    let mut other = Caller::new(&hub, true).await;
+    other.begin("tools/call", hang(0)).await;
+    soon(a.until_many("tools/call", 2)).await;
+    other.out.shutdown().await.unwrap();
+    other.stop.cancel();
+    soon(&mut other.served).await.unwrap();
     let mut other = Caller::new(&hub, true).await;
     other.stop.cancel();
     soon(&mut other.served).await.unwrap();
