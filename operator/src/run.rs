@@ -255,7 +255,7 @@ async fn control(
     Ok(())
 }
 
-fn controller_stream<Q>(
+pub(crate) fn controller_stream<Q>(
     ctx: &Arc<Context>,
     queue: Q,
     config: controller::Config,

@@ -23,6 +23,10 @@ use crate::names;
 use crate::pods::Pods;
 use crate::watches::Caches;
 
+/// The least time from a run to the next that nothing but a timer asks for: one in the past that no run takes
+/// away must not make a group run without end.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+
 /// What the operator was started with, as far as children depend on it.
 #[derive(Debug, Clone)]
 pub(crate) struct Operator {
@@ -224,12 +228,12 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// When to run again without being woken.
+    /// When to run again without being woken. What is invalid waits for a change: no run acts on its timers.
     pub(super) fn next_run(&self) -> Option<Duration> {
-        let at = self.rollout.as_ref()?.next_timer()?;
-        Some(
-            at.saturating_duration_since(Instant::now())
-                .max(Duration::from_millis(10)),
-        )
+        let rollout = self.rollout.as_ref().filter(|_| self.invalid.is_none())?;
+        let left = rollout
+            .next_timer()?
+            .saturating_duration_since(Instant::now());
+        Some(left.max(LEAST_PAUSE))
     }
 }

@@ -285,9 +285,7 @@ impl Rollout {
         now: Instant,
     ) -> bool {
         let inputs = self.note(pods, now);
-        let reloading = self.saved.memory.attempting.as_ref();
-        let reloading = reloading.is_some_and(|one| matches!(one.stage, Stage::Reloading(_)));
-        let (Some(inputs), false) = (inputs, reloading) else {
+        let (Some(inputs), false) = (inputs, self.is_loading()) else {
             return false;
         };
         self.want_inspection |= self.health.asks(now);
@@ -320,6 +318,12 @@ impl Rollout {
             self.note(pods, now);
         }
         taken_back
+    }
+
+    /// Pods are between two revisions: they are not judged.
+    fn is_loading(&self) -> bool {
+        let attempt = self.saved.memory.attempting.as_ref();
+        attempt.is_some_and(|attempt| matches!(attempt.stage, Stage::Reloading(_)))
     }
 
     /// Notes how the pods of what serves are, and says what that is.
@@ -420,7 +424,9 @@ impl Rollout {
 
     /// The earliest time at which something is due.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        let timers = [self.look_at, self.retry_at, self.health.next_timer()];
+        // Nobody is asked before the end of a load, which wakes the group.
+        let asks = self.health.next_timer().filter(|_| !self.is_loading());
+        let timers = [self.look_at, self.retry_at, asks];
         timers.into_iter().flatten().min()
     }
 

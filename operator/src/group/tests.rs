@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
+use kube::runtime::controller::Config;
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
@@ -224,6 +227,60 @@ async fn a_secret_that_is_missing_is_waited_for_and_the_group_goes_on_when_it_co
             asked.path
         );
     }
+}
+
+/// A Secret of a person.
+fn weather(version: &str) -> (String, Value) {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "weather", "namespace": "team-a", "uid": "s", "resourceVersion": version},
+        "data": {"TOKEN": "czNjcmV0"},
+    });
+    let path = "/api/v1/namespaces/team-a/secrets/weather";
+    (path.to_owned(), secret)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_deleted_is_not_asked_for_again_and_again() {
+    let mut scene = Scene::new();
+    let group = sample(json!({"secrets": [{"name": "weather"}]}));
+    let (path, secret) = weather("5");
+    let objects = &scene.kept.objects;
+    objects.borrow_mut().insert(path.clone(), secret.clone());
+    scene.run(&group).await.0.unwrap();
+    scene.kept.show(&mut scene.writers);
+    // A look is due when the Secret goes.
+    let state = scene.ctx.state(&GroupKey::new("team-a", "calc"));
+    let late = tokio::time::Instant::now();
+    super::rollout::tests::look_at(state.lock().await.rollout.as_mut().unwrap(), late);
+    scene.kept.objects.borrow_mut().remove(&path);
+    scene.writers.hide(&path, secret);
+    let guarded = kube::core::DeserializeGuard(Ok(group));
+    for event in [Event::Init, Event::InitApply(guarded), Event::InitDone] {
+        scene.writers.groups().apply_watcher_event(&event);
+    }
+
+    let woken = ObjectRef::new("calc").within("team-a");
+    let queue = stream::iter([Ok::<_, std::convert::Infallible>(woken)]);
+    let queue = queue.chain(stream::pending());
+    let runs = crate::run::controller_stream(&scene.ctx, queue, Config::default());
+    let minute = Box::pin(tokio::time::timeout(
+        Duration::from_mins(1),
+        runs.for_each(async |()| {}),
+    ));
+    let kept = Rc::clone(&scene.kept);
+    let (_, asked) = scene.server.serve(minute, |asked| kept.answer(asked)).await;
+    assert_eq!(
+        condition(&scene.told(), "Stalled")["reason"],
+        "SecretMissing"
+    );
+    let reads = asked.iter().filter(|asked| asked.path == path).count();
+    assert!(reads <= 2, "{reads} reads in a minute");
+    // Whatever else leaves a time in the past behind: runs are a second apart.
+    let mut state = state.lock().await;
+    assert_eq!(state.next_run(), None);
+    state.invalid = None;
+    assert_eq!(state.next_run(), Some(Duration::from_secs(1)));
 }
 
 #[tokio::test]

@@ -111,6 +111,11 @@ pub(crate) fn serve(rollout: &mut Rollout, group: &Validated, commit: &str, tree
     );
 }
 
+/// Makes the next look due at this time.
+pub(crate) fn look_at(rollout: &mut Rollout, at: Instant) {
+    rollout.look_at = Some(at);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_group_is_looked_at_fetched_deployed_and_served() {
     let (group, mut rollout) = (group(), rollout());
@@ -478,6 +483,30 @@ async fn what_pods_say_of_themselves_is_asked_for_and_counts() {
     tell(&mut rollout, &group, Done::Inspected(inputs, vec![ailment]));
     assert!(rollout.observe(&group, &pods, None, Instant::now()));
     assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_revision_loads_pods_that_do_not_answer_set_no_timer() {
+    let silent = [PodView {
+        ready: false,
+        ..crate::pods::tests::worker("p")
+    }];
+    for before in [None, Some("1")] {
+        let (group, mut rollout) = (group(), rollout());
+        run(&mut rollout, &group);
+        if let Some(commit) = before {
+            serve(&mut rollout, &group, commit, "t1");
+        }
+        deploy(&mut rollout, &group, "2", "t2", "ok");
+        for _ in 0..2 {
+            run(&mut rollout, &group);
+            assert!(!rollout.observe(&group, &silent, None, Instant::now()));
+            // No run takes it away before the load ends.
+            let due = rollout.next_timer().is_some_and(|at| at <= Instant::now());
+            assert!(!due, "{before:?}");
+            tokio::time::advance(Time::from_secs(60)).await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
