@@ -26,6 +26,8 @@ use tracing::Instrument as _;
 
 pub(crate) use self::apply::{Handed, REPLICAS};
 pub(crate) use self::context::{Context, Operator, PodsBucket, State};
+use self::dereference::Remembered;
+use self::rollout::Rollout;
 pub(crate) use self::tasks::Work;
 #[cfg(test)]
 pub(crate) use self::validate::tests::{group as test_group, operator as test_operator};
@@ -102,12 +104,17 @@ pub(crate) async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Resul
     let group = match &guarded.0 {
         Ok(group) => group,
         Err(invalid) => {
+            let meta = &invalid.metadata;
             tracing::warn!(
-                group = invalid.metadata.name.as_deref().unwrap_or_default(),
-                namespace = invalid.metadata.namespace.as_deref().unwrap_or_default(),
+                group = meta.name.as_deref().unwrap_or_default(),
+                namespace = meta.namespace.as_deref().unwrap_or_default(),
                 error = invalid.error,
                 "an object is no McpGroup; it is passed over"
             );
+            let key = GroupKey::new(guarded.namespace().unwrap_or_default(), guarded.name_any());
+            if meta.deletion_timestamp.is_none() && !ctx.knows_layers(&key) {
+                recall(&ctx, &key, meta.uid.as_deref().unwrap_or_default()).await?;
+            }
             return Ok(Action::await_change());
         }
     };
@@ -150,12 +157,26 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
     }
 }
 
+/// Reads what is remembered of a group. The layers that it needs stay from then on, whatever keeps it from being run.
+async fn recall(ctx: &Context, key: &GroupKey, uid: &str) -> Result<Remembered, Error> {
+    let remembered = dereference::remembered(ctx, key, uid).await?;
+    if let Some(layers) = rollout::layers(&remembered) {
+        ctx.keeps(key, layers);
+    }
+    Ok(remembered)
+}
+
 async fn phases(
     group: &McpGroup,
     key: &GroupKey,
     ctx: &Arc<Context>,
     state: &mut State,
 ) -> Result<Outcome, Error> {
+    if state.rollout.is_none() {
+        let uid = group.metadata.uid.as_deref().unwrap_or_default();
+        let remembered = recall(ctx, key, uid).await?;
+        state.rollout = Some(Rollout::load(key, &remembered)?);
+    }
     let referenced = dereference::read(ctx, group, key, state).await?;
     let validated = match validate::validate(group, key, referenced, &ctx.operator) {
         Ok(validated) => validated,
@@ -168,7 +189,8 @@ async fn phases(
     state.invalid = None;
     let in_vain = ctx.work.artifacts.take_lost(key);
     let look = ctx.wake.take_look(key) | state.is_marked(group);
-    let rollout = state.rollout(&validated)?;
+    let before = state.layers();
+    let rollout = state.rollout()?;
     if let Some(serving) = rollout.looks_for(in_vain)
         && matches!(ctx.work.artifacts.holds(&serving).await, Ok(false))
     {
@@ -182,6 +204,8 @@ async fn phases(
         ctx.metrics.rolled_back();
     }
     let children = build::build(&validated, &ctx.operator, &rollout.wanted()?);
+    // Pods read the one or the other until all is written.
+    ctx.keeps(key, [before, state.layers()].concat());
     let applied = apply::apply(ctx, &validated, children, &mut state.applied).await?;
     ctx.keeps(key, state.layers());
     // Saved by now: what is lost in a crash is asked for again at the next start.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::runtime::events::Recorder;
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 use ramen_crds::{McpGroup, McpGroupStatus};
 use ramen_group::{CidrSet, Finding, LayerRef};
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use super::apply::Applied;
 use super::dereference::SeenSecrets;
 use super::rollout::Rollout;
 use super::status::ZoneView;
-use super::validate::{Invalid, Validated};
+use super::validate::Invalid;
 use super::{GroupKey, Wake, Work};
 use crate::backoff::Pauses;
 use crate::error::Error;
@@ -68,7 +68,7 @@ pub(crate) struct Context {
     /// Asks for a look at the Secrets of gateways.
     pub(crate) gateways: tokio::sync::Notify,
     states: Mutex<HashMap<GroupKey, Arc<tokio::sync::Mutex<State>>>>,
-    /// Layers that groups need; a group that has not run yet is not in it.
+    /// Layers that groups need; a group of which that is not known yet is not in it.
     kept: Mutex<HashMap<GroupKey, Vec<LayerRef>>>,
     /// Pauses after errors, here because the error policy cannot wait for a state.
     pauses: Mutex<HashMap<GroupKey, Pauses>>,
@@ -82,8 +82,7 @@ pub(crate) struct State {
     pub(super) mark: Option<String>,
     /// Secrets as last read, by name, with their version.
     pub(super) secrets: SeenSecrets,
-    /// What the `ConfigMap` remembers, read once.
-    pub(super) remembered: Option<super::dereference::Remembered>,
+    /// The revision machine, made from what is remembered at the first run.
     pub(super) rollout: Option<Rollout>,
     pub(super) applied: BTreeMap<(&'static str, String), Applied>,
     pub(super) zones: Vec<ZoneView>,
@@ -172,20 +171,31 @@ impl Context {
     }
 
     /// Notes the layers that a group needs.
-    pub(super) fn keeps(&self, key: &GroupKey, layers: Vec<LayerRef>) {
+    pub(crate) fn keeps(&self, key: &GroupKey, layers: Vec<LayerRef>) {
         locked(&self.kept).insert(key.clone(), layers);
     }
 
-    /// All layers that are needed; `None` while one of these groups has not said what it needs.
-    pub(crate) fn layers(
-        &self,
-        groups: impl IntoIterator<Item = GroupKey>,
-    ) -> Option<Vec<LayerRef>> {
+    /// Whether it is known which layers a group needs.
+    pub(super) fn knows_layers(&self, key: &GroupKey) -> bool {
+        locked(&self.kept).contains_key(key)
+    }
+
+    /// All layers that are needed; else the groups of which that is not known. Those that are being removed need none
+    /// any more.
+    pub(crate) fn layers(&self) -> Result<Vec<LayerRef>, Vec<GroupKey>> {
+        let groups = self.caches.groups.state();
         let kept = locked(&self.kept);
-        if !groups.into_iter().all(|key| kept.contains_key(&key)) {
-            return None;
+        let unknown: Vec<GroupKey> = groups
+            .iter()
+            .filter(|group| group.meta().deletion_timestamp.is_none())
+            .map(|group| GroupKey::new(group.namespace().unwrap_or_default(), group.name_any()))
+            .filter(|key| !kept.contains_key(key))
+            .collect();
+        if unknown.is_empty() {
+            Ok(kept.values().flatten().cloned().collect())
+        } else {
+            Err(unknown)
         }
-        Some(kept.values().flatten().cloned().collect())
     }
 }
 
@@ -210,15 +220,11 @@ impl State {
         new
     }
 
-    /// The revision machine, made from what is remembered at the first run.
-    pub(super) fn rollout(&mut self, group: &Validated) -> Result<&mut Rollout, Error> {
-        if self.rollout.is_none() {
-            let remembered = self.remembered.take().unwrap_or_default();
-            self.rollout = Some(Rollout::load(group, &remembered)?);
-        }
+    /// The revision machine.
+    pub(super) fn rollout(&mut self) -> Result<&mut Rollout, Error> {
         self.rollout
             .as_mut()
-            .ok_or_else(|| Error::Internal("the rollout was made above".to_owned()))
+            .ok_or_else(|| Error::Internal("a run begins with the memory".to_owned()))
     }
 
     pub(super) fn layers(&self) -> Vec<LayerRef> {

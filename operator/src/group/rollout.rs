@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ramen_group::{DesiredState, Finding, Reason};
+use ramen_group::{DesiredState, Finding, LayerRef, Reason};
 use ramen_rollout::{
     Action, Event, Failure, Inputs, Memory, Revision, Served, Settings, Stage, step,
 };
@@ -121,9 +121,9 @@ impl Deploying {
 
 impl Rollout {
     /// From what is remembered. When that is gone but pods serve something, it goes on serving.
-    pub(super) fn load(group: &Validated, remembered: &Remembered) -> Result<Self, Error> {
+    pub(super) fn load(key: &GroupKey, remembered: &Remembered) -> Result<Self, Error> {
         let unreadable = |error: serde_json::Error| Error::Memory {
-            name: child::rollout(&group.key.name),
+            name: child::rollout(&key.name),
             message: error.to_string(),
         };
         let saved: Saved = match &remembered.memory {
@@ -143,7 +143,7 @@ impl Rollout {
             Instant::now(),
         );
         Ok(Self {
-            key: group.key.clone(),
+            key: key.clone(),
             saved,
             started: false,
             looked_for: false,
@@ -438,6 +438,23 @@ impl Rollout {
 fn serving_label(memory: &Memory) -> String {
     let serving = memory.serving.as_ref();
     serving.map_or_else(String::new, |serving| serving.revision.label.clone())
+}
+
+/// The layers that a group needs by what is remembered of it; `None` when that cannot be told.
+pub(super) fn layers(remembered: &Remembered) -> Option<Vec<LayerRef>> {
+    let saved = remembered.memory.as_deref();
+    if let Some(Ok(saved)) = saved.map(serde_json::from_str::<Saved>) {
+        return Some(saved.memory.keep());
+    }
+    // What pods serve is needed, whatever became of the memory.
+    let Some(desired) = &remembered.desired else {
+        return Some(Vec::new());
+    };
+    let memory = Memory {
+        serving: Some(serving(desired)?),
+        ..Memory::default()
+    };
+    Some(memory.keep())
 }
 
 /// What pods are known to serve although nothing else is remembered.

@@ -388,9 +388,84 @@ async fn a_group_that_is_being_removed_and_an_object_that_is_none_are_left_alone
         "metadata": {"name": "odd", "namespace": "team-a"}, "spec": {"source": 7},
     }))
     .unwrap();
-    let run = Box::pin(reconcile(Arc::new(none), Arc::clone(&scene.ctx)));
-    let (ended, asked) = scene.server.serve(run, |_| Server::missing()).await;
-    assert_eq!((ended.unwrap(), asked.len()), (Action::await_change(), 0));
+    // All that is looked for is what is remembered of it: its pods go on, and their layers stay.
+    let none = Arc::new(none);
+    for reads in [2, 0] {
+        let run = Box::pin(reconcile(Arc::clone(&none), Arc::clone(&scene.ctx)));
+        let (ended, asked) = scene.server.serve(run, |_| Server::missing()).await;
+        assert_eq!(ended.unwrap(), Action::await_change());
+        assert_eq!(writes(&asked), Vec::<String>::new());
+        assert_eq!(asked.len(), reads, "{asked:?}");
+    }
+}
+
+/// The `ConfigMap` of a group whose first revision serves.
+fn memory() -> (String, Value) {
+    use super::rollout::tests::serve;
+    use super::validate::tests::{operator, referenced, validated};
+    let group = validated(json!({}), referenced());
+    let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
+    rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
+    serve(&mut rollout, &group, "1", "t1");
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": "calc-rollout", "namespace": "team-a", "uid": "m", "resourceVersion": "1",
+            "ownerReferences": [{
+                "apiVersion": "ramen.dev/v1alpha1", "kind": "McpGroup", "name": "calc",
+                "uid": "u-1", "controller": true,
+            }],
+        },
+        "data": {"memory.json": rollout.wanted().unwrap().remembered},
+    });
+    let path = "/api/v1/namespaces/team-a/configmaps/calc-rollout";
+    (path.to_owned(), map)
+}
+
+#[tokio::test]
+async fn a_group_that_is_not_run_keeps_its_layers_and_holds_up_nobody_elses_sweep() {
+    for case in ["SecretMissing", "ForeignObject", "Forbidden"] {
+        let mut scene = Scene::new();
+        let (path, map) = memory();
+        scene.kept.objects.borrow_mut().insert(path, map);
+        let group = match case {
+            "SecretMissing" => sample(json!({"secrets": [{"name": "weather"}]})),
+            _ => sample(json!({})),
+        };
+        let guarded = kube::core::DeserializeGuard(Ok(group.clone()));
+        scene
+            .writers
+            .groups()
+            .apply_watcher_event(&Event::Apply(guarded));
+        assert!(scene.ctx.layers().is_err(), "nothing is known yet");
+        let kept = Rc::clone(&scene.kept);
+        let (ended, _) = scene
+            .run_with(&group, |asked| {
+                let keys = asked.path.ends_with("/secrets/calc-mcp-keys");
+                match case {
+                    "ForeignObject" if keys && asked.verb == "GET" => {
+                        let meta = json!({"name": "calc-mcp-keys", "resourceVersion": "2"});
+                        (
+                            200,
+                            json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta}),
+                        )
+                    }
+                    "Forbidden" if asked.path.contains("/secrets/") => {
+                        status_error(403, "Forbidden", "secrets is forbidden")
+                    }
+                    _ => kept.answer(asked),
+                }
+            })
+            .await;
+        match ended {
+            Ok(_) => assert_eq!(condition(&scene.told(), "Stalled")["reason"], case),
+            Err(error) => assert_eq!(error.category(), case),
+        }
+        let layers = scene.ctx.layers().unwrap();
+        let mut keys: Vec<&str> = layers.iter().map(|layer| layer.key.as_str()).collect();
+        keys.dedup();
+        assert_eq!(keys, ["t1"], "{case}");
+    }
 }
 
 #[tokio::test]
