@@ -29,6 +29,7 @@ pub(crate) use self::context::{Context, Operator, PodsBucket, State};
 use self::dereference::Remembered;
 use self::rollout::Rollout;
 pub(crate) use self::tasks::Work;
+use self::validate::Validated;
 #[cfg(test)]
 pub(crate) use self::validate::tests::{group as test_group, operator as test_operator};
 pub(crate) use self::wake::{Runs, Wake};
@@ -138,6 +139,9 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
     let mut state = state.lock().await;
     state.begin(group.metadata.uid.as_deref().unwrap_or_default());
     let result = phases(group, key, ctx, &mut state).await;
+    if result.is_err() || state.invalid.is_some() {
+        status::look(ctx, key, &mut state);
+    }
     let told = match &result {
         Err(error) if error.is_terminating() => Ok(()),
         result => status::write(ctx, group, key, &mut state, result.as_ref()).await,
@@ -178,15 +182,20 @@ async fn phases(
         state.rollout = Some(Rollout::load(key, &remembered)?);
     }
     let referenced = dereference::read(ctx, group, key, state).await?;
-    let validated = match validate::validate(group, key, referenced, &ctx.operator) {
-        Ok(validated) => validated,
+    let validated = match validate::validate(group, key, referenced.clone(), &ctx.operator) {
+        Ok(validated) => Arc::new(validated),
         Err(invalid) => {
-            let (reason, message) = (invalid.reason, invalid.message.clone());
+            let outcome = invalid.outcome();
             state.invalid = Some(invalid);
-            return Ok(Outcome::Stalled { reason, message });
+            if let Some(valid) = &state.valid {
+                let held = valid.held(group, &referenced);
+                hold(ctx, &held, state).await?;
+            }
+            return Ok(outcome);
         }
     };
     state.invalid = None;
+    state.valid = Some(Arc::clone(&validated));
     let in_vain = ctx.work.artifacts.take_lost(key);
     let look = ctx.wake.take_look(key) | state.is_marked(group);
     let before = state.layers();
@@ -213,6 +222,14 @@ async fn phases(
         rollout.act(&validated, &ctx.operator, &ctx.work, &ctx.wake);
     }
     Ok(status::outcome(ctx, &validated, state, &applied))
+}
+
+/// Keeps the children of a group that cannot be acted on as they were wanted last.
+async fn hold(ctx: &Context, group: &Validated, state: &mut State) -> Result<(), Error> {
+    let wanted = state.rollout()?.wanted()?;
+    let children = build::build(group, &ctx.operator, &wanted);
+    let applied = apply::apply(ctx, group, children, &mut state.applied).await;
+    applied.map(drop)
 }
 
 /// What to do after an error: an object that is refused waits like all others, for longer each time.

@@ -14,7 +14,7 @@ use super::apply::Applied;
 use super::dereference::SeenSecrets;
 use super::rollout::Rollout;
 use super::status::ZoneView;
-use super::validate::Invalid;
+use super::validate::{Invalid, Validated};
 use super::{GroupKey, Wake, Work};
 use crate::backoff::Pauses;
 use crate::error::Error;
@@ -89,6 +89,8 @@ pub(crate) struct State {
     /// What holds up the newest deploy pod.
     pub(super) hurdle: Option<String>,
     pub(super) faults: Vec<Finding>,
+    /// The group as it was when it could be acted on last.
+    pub(super) valid: Option<Arc<Validated>>,
     /// What keeps the group from being acted on, as of the last run.
     pub(super) invalid: Option<Invalid>,
     pub(super) status: Option<McpGroupStatus>,

@@ -350,18 +350,25 @@ impl Rollout {
         }
     }
 
+    /// What pods start with: what serves, and before anything does the first candidate.
+    fn started_with(&self) -> Option<&Served> {
+        let memory = &self.saved.memory;
+        let attempt = memory.attempting.as_ref().map(|attempt| &attempt.stage);
+        let first = match attempt {
+            Some(Stage::Reloading(candidate)) => Some(candidate.as_ref()),
+            Some(Stage::Fetching | Stage::Deploying(_)) | None => None,
+        };
+        memory.serving.as_ref().or(first)
+    }
+
+    /// There is something that pods can start with.
+    pub(super) fn starts_pods(&self) -> bool {
+        self.started_with().is_some()
+    }
+
     /// What children are built from, as things stand.
     pub(super) fn wanted(&self) -> Result<Wanted, Error> {
-        let memory = &self.saved.memory;
-        let first = memory
-            .attempting
-            .as_ref()
-            .and_then(|attempt| match &attempt.stage {
-                Stage::Reloading(candidate) => Some(candidate.as_ref()),
-                Stage::Fetching | Stage::Deploying(_) => None,
-            });
-        // Nothing serves yet: pods start with the first candidate.
-        let served = memory.serving.as_ref().or(first);
+        let served = self.started_with();
         let remembered = serde_json::to_string(&self.saved)
             .map_err(|error| Error::Internal(format!("the memory cannot be written: {error}")))?;
         Ok(Wanted {
