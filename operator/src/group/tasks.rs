@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::build::deploy_job;
-use super::rollout::{Deploying, Rollout, Trouble, image_of};
+use super::rollout::{Deploying, Known, Rollout, Trouble, image_of};
 use super::validate::Validated;
 use super::{Operator, Wake};
 use crate::artifacts::Artifacts;
@@ -243,13 +243,12 @@ impl Work {
             return;
         }
         let known = rollout.known(&served.inputs);
-        let packages = known.map(|known| known.reported().collect());
         let previous = rollout.memory().serving.as_ref();
         let previous = previous.filter(|previous| previous.inputs != served.inputs);
         let request = ReloadRequest {
             group: group.key.clone(),
             desired: served.desired,
-            packages: packages.unwrap_or_default(),
+            expected: known.and_then(Known::expected),
             previous: previous.map(|previous| previous.desired.clone()),
             admin_key: group.own.admin.clone(),
             call_key: Some(group.own.gateway.clone()),
