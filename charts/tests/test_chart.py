@@ -126,6 +126,10 @@ def test_the_operator_knows_every_variable_that_the_chart_sets(case):
         known -= {"RAMEN_OPERATOR_NAMESPACES"}
     if not VALUES[case].get("webhooks"):
         known -= {"RAMEN_OPERATOR_HOOKS_DIR"}
+    policies = VALUES[case].get("networkPolicy", {})
+    for value, name in (("dnsTo", "RAMEN_OPERATOR_DNS_TO"), ("metricsFrom", "RAMEN_OPERATOR_METRICS_FROM")):
+        if value not in policies:
+            known -= {name}
     # With gateways alone: see test_gateway.py.
     known -= {"RAMEN_OPERATOR_GATEWAY_NAMESPACE"}
     # With a bucket alone: see test_pods_can_be_told_to_read_the_bucket_themselves.
@@ -139,6 +143,14 @@ def test_images_of_workers_are_handed_on():
     worker = VALUES["full"]["worker"]["image"]
     assert env["RAMEN_OPERATOR_WORKER_IMAGE"] == f"{worker['repository']}@{worker['digest']}"
     assert env["RAMEN_OPERATOR_ALLOW_HTTP"] == "1" and env["HTTPS_PROXY"]
+
+
+def test_peers_of_policies_are_handed_on_as_they_are():
+    (deployment,) = of(rendered("full"), "Deployment")
+    env = {e["name"]: e.get("value") for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    policies = VALUES["full"]["networkPolicy"]
+    assert json.loads(env["RAMEN_OPERATOR_DNS_TO"]) == policies["dnsTo"]
+    assert json.loads(env["RAMEN_OPERATOR_METRICS_FROM"]) == policies["metricsFrom"]
 
 
 @CASES

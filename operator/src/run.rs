@@ -24,6 +24,7 @@ use crate::args::Args;
 use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
 use crate::gateways;
+use crate::group::build::Network;
 use crate::group::{
     Context, GroupKey, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile,
 };
@@ -130,6 +131,11 @@ async fn parts(
             .gateway_namespace
             .clone()
             .filter(|namespace| !namespace.is_empty()),
+        network: Network::new(
+            own_namespace(args).ok(),
+            args.dns_to.clone().unwrap_or_default().0,
+            args.metrics_from.clone().unwrap_or_default().0,
+        ),
     };
     let reporter = Reporter {
         controller: names::OPERATOR.to_owned(),

@@ -223,6 +223,69 @@ async fn sec_code_reaches_the_store_and_the_index_and_neither_the_api_nor_metada
     .await;
 }
 
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn sec_labels_of_ramen_and_port_53_open_nothing_in_another_namespace() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        with_temp_ns(Tier::T4, async |elsewhere| {
+            disguises_open_nothing(&namespace, &elsewhere).await
+        })
+        .await;
+        Ok(())
+    })
+    .await;
+}
+
+async fn disguises_open_nothing(
+    namespace: &Namespace,
+    elsewhere: &Namespace,
+) -> anyhow::Result<()> {
+    // There is no cluster DNS here: this pod stands for it.
+    let resolver = Agent::disguised(elsewhere, "resolver", &[], &[53]).await?;
+    let names = json!([{
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": elsewhere.name } },
+        "podSelector": { "matchLabels": { "app": "resolver" } },
+    }]);
+    Release::install(namespace, json!({ "networkPolicy": { "dnsTo": names } })).await?;
+    let of_the_operator = [
+        ("app.kubernetes.io/name", "ramen"),
+        ("app.kubernetes.io/component", "operator"),
+    ];
+    let disguised = Agent::disguised(elsewhere, "disguised", &of_the_operator, &[53, 8081]).await?;
+    let ports = [(&disguised, 53), (&disguised, 8081), (&resolver, 53)];
+    // Without a policy everybody gets there, so what is refused below is refused by a policy.
+    for (agent, port) in ports {
+        let tried = resolver.tries(&agent.address, port).await?;
+        assert_eq!(tried, "open", "{port}");
+    }
+
+    let git = GitHost::http()?;
+    let commit = git.push(&reaching(&json!([]), false))?;
+    let mut spec = Group::spec(&git.url(), 1);
+    // The node, from which this test calls.
+    spec["network"]["allowedCIDRs"] = json!(["10.0.0.1/32", "10.244.0.1/32"]);
+    let group = Group::apply(namespace, "library", spec).await?;
+    // The operator's reload got in.
+    group.serves(&commit).await?;
+    let (_, worker) = group.addresses().await?.remove(0);
+    // A policy is in force some time after it was written.
+    comes_true("the disguised pod is refused", async || {
+        refused(&disguised, &worker, GRPC).await
+    })
+    .await?;
+    let (_, caller) = group.callers().await?.remove(0);
+    let reaches = async |agent: &Agent, port: u16| {
+        let place = json!({ "host": agent.address, "port": port });
+        anyhow::Ok(caller.tool("reach", place).await? == "open")
+    };
+    comes_true("names are asked for", async || reaches(&resolver, 53).await).await?;
+    for port in [53, 8081] {
+        let what = format!("port {port} of the disguised pod is closed");
+        comes_true(&what, async || Ok(!reaches(&disguised, port).await?)).await?;
+    }
+    Ok(())
+}
+
 /// The API server itself.
 async fn api_server(namespace: &Namespace) -> anyhow::Result<(String, i32)> {
     let slices = Api::<EndpointSlice>::namespaced(namespace.client.clone(), "default");
