@@ -3,13 +3,19 @@
 use std::{
     net::{SocketAddr, TcpListener},
     process::Command,
+    time::Instant,
 };
 
 use k8s_openapi::api::{
     core::v1::{Pod, Service},
     discovery::v1::EndpointSlice,
+    networking::v1::NetworkPolicy,
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams},
+};
+use ramen_crds::McpGroup;
 use ramen_e2e::{
     Agent, Caller, GRPC, GitHost, Group, Namespace, PackageIndex, Refusal, Release, Tier,
     comes_true, gone, tool, with_temp_ns,
@@ -284,6 +290,64 @@ async fn disguises_open_nothing(
         comes_true(&what, async || Ok(!reaches(&disguised, port).await?)).await?;
     }
     Ok(())
+}
+
+/// Tries a place for longer than it takes to remove a group; gives how often it got there.
+const LINGERS: &str = "
+import socket, time
+
+def linger(host, port):
+    reached = 0
+    for _ in range(80):
+        try:
+            socket.create_connection((host, port), timeout=3).close()
+            reached += 1
+        except OSError:
+            pass
+        time.sleep(0.1)
+    return str(reached)
+";
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn sec_a_call_that_outlives_its_group_reaches_no_more_than_before() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        Release::install(&namespace, json!({})).await?;
+        let other = Agent::start(&namespace, "other").await?;
+        let place = json!({ "host": other.address, "port": Agent::PORT });
+        let input = json!({ "host": { "type": "string" }, "port": { "type": "integer" } });
+        let git = GitHost::http()?;
+        let mut files = reaching(&json!([]), false);
+        files.extend(tool("linger", &input, LINGERS));
+        let commit = git.push(&files)?;
+        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 1)).await?;
+        group.serves(&commit).await?;
+        let (_, caller) = group.callers().await?.remove(0);
+        // A policy is in force some time after it was written.
+        comes_true("the other pod is out of reach", async || {
+            Ok(caller.tool("reach", place.clone()).await? != "open")
+        })
+        .await?;
+        let lingers = async {
+            let reached = caller.tool("linger", place.clone()).await?;
+            anyhow::Ok((reached, Instant::now()))
+        };
+        let goes = async {
+            let groups = namespace.api::<McpGroup>();
+            groups.delete("library", &DeleteParams::default()).await?;
+            let policy = "library-default";
+            namespace.until::<NetworkPolicy>(policy, gone).await?;
+            anyhow::Ok(Instant::now())
+        };
+        let ((reached, ended), unguarded) = tokio::try_join!(lingers, goes)?;
+        assert!(
+            unguarded < ended,
+            "the call was over before the policy was gone"
+        );
+        assert_eq!(reached, "0");
+        Ok(())
+    })
+    .await;
 }
 
 /// The API server itself.
