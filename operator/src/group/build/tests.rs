@@ -231,6 +231,29 @@ fn an_autoscaled_zone_leaves_replicas_alone_and_single_pods_have_no_budget() {
 }
 
 #[test]
+fn a_zone_that_may_have_several_pods_has_a_budget() {
+    let budgets = |zone: Value| {
+        let group = validated(json!({"zones": [zone]}), referenced());
+        children(&group).pdbs.len()
+    };
+    for (zone, wanted) in [
+        (json!({"name": "a", "replicas": 0}), 0),
+        (json!({"name": "a", "replicas": 1}), 0),
+        (json!({"name": "a", "replicas": 2}), 1),
+        (
+            json!({"name": "a", "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}),
+            0,
+        ),
+        (
+            json!({"name": "a", "autoscaling": {"minReplicas": 1, "maxReplicas": 4}}),
+            1,
+        ),
+    ] {
+        assert_eq!(budgets(zone.clone()), wanted, "{zone}");
+    }
+}
+
+#[test]
 fn pods_wait_for_something_to_serve() {
     let wanted = Wanted {
         desired: None,
