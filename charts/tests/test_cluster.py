@@ -300,6 +300,45 @@ def test_ops08_groups_outlive_the_charts_and_a_newer_kind_takes_the_place_of_an_
     assert cluster.get("rmg", "library", "-n", "team-a")["spec"].items() >= GROUP["spec"].items()
 
 
+def test_ops08_it_is_installed_beside_a_kind_of_nearly_the_same_name(cluster):
+    """ToolHive has a kind MCPGroup, with the plural that ours has: only groups and short names tell the two apart."""
+    names = {"kind": "MCPGroup", "plural": "mcpgroups", "singular": "mcpgroup", "shortNames": ["mcpg"]}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    other = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "mcpgroups.toolhive.stacklok.dev"},
+        "spec": {
+            "group": "toolhive.stacklok.dev",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    theirs = {
+        "apiVersion": "toolhive.stacklok.dev/v1alpha1",
+        "kind": "MCPGroup",
+        "metadata": {"name": "their-own", "namespace": "team-a"},
+    }
+    cluster.namespace("team-a")
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(other))
+    try:
+        cluster.helm("upgrade", "--install", "ramen-crds", str(CRDS), "-n", "team-a")
+        for kind in ("mcpgroups.toolhive.stacklok.dev", "mcpgroups.ramen.dev"):
+            for condition in ("Established", "NamesAccepted"):
+                cluster.kubectl("wait", f"crd/{kind}", f"--for=condition={condition}", "--timeout=30s")
+        for document in (theirs, GROUP):
+            cluster.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        for word, name, group in (
+            ("rmg", "library", "ramen.dev"), ("mcpgroups.ramen.dev", "library", "ramen.dev"),
+            ("mcpg", "their-own", "toolhive.stacklok.dev"),
+        ):
+            found = cluster.get(word, name, "-n", "team-a")
+            assert found["apiVersion"].partition("/")[0] == group, word
+    finally:
+        cluster.kubectl("delete", "crd", "mcpgroups.toolhive.stacklok.dev")
+
+
 def earlier(tmp_path) -> str | None:
     """The charts as they were before the newest commit that changed them."""
     log = subprocess.run(
