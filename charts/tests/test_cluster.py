@@ -364,10 +364,26 @@ def test_ops08_an_upgrade_from_the_charts_before_leaves_one_operator_and_its_gro
         cluster.helm("upgrade", "--install", "ramen-crds", str(chart), "-n", "team-a")
         cluster.kubectl("wait", "crd/mcpgroups.ramen.dev", "--for=condition=Established", "--timeout=30s")
 
+    # Whatever the commit before had: here it lacks a field that the newer kind has.
+    (definition,) = (tmp_path / "charts" / "ramen-crds" / "files").glob("*.yaml")
+    older = yaml.safe_load(definition.read_text())
+    spec = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["worker"]["properties"].pop("podLabels", None)
+    definition.write_text(yaml.safe_dump(older))
+    labelled = {**GROUP, "spec": {**GROUP["spec"], "worker": {"podLabels": {"team": "noodles"}}}}
+
+    def tried() -> subprocess.CompletedProcess:
+        command = [CLUSTER, "kubectl", "--name", NAME, "--", "apply", "--dry-run=server", "-f", "-"]
+        return subprocess.run(
+            command, input=json.dumps(labelled), env=cluster.env, capture_output=True, text=True, check=False, timeout=60
+        )
+
     kind(tmp_path / "charts" / "ramen-crds")
     cluster.kubectl("delete", "rmg", "library", "-n", "team-a", "--ignore-not-found")
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(GROUP))
     before = cluster.get("rmg", "library", "-n", "team-a")
+    # Another kind counts a moment after it was written.
+    cluster.until(lambda: "podLabels" in tried().stderr)
     cluster.helm("install", "up", str(tmp_path / "charts" / "ramen"), "-n", "upgrade", values={})
     kind(CRDS)
     cluster.helm("upgrade", "up", str(CHART), "-n", "upgrade", values={})
@@ -375,6 +391,10 @@ def test_ops08_an_upgrade_from_the_charts_before_leaves_one_operator_and_its_gro
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["metadata"]["generation"] == 1
     assert after["spec"].items() >= before["spec"].items()
+    # What the newer kind has is taken, and there when it is read.
+    cluster.until(lambda: tried().returncode == 0)
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(labelled))
+    assert cluster.get("rmg", "library", "-n", "team-a")["spec"]["worker"]["podLabels"] == {"team": "noodles"}
     (deployment,) = cluster.get("deployments", "-n", "upgrade")["items"]
     assert deployment["metadata"]["generation"] <= 2
     cluster.helm("rollback", "up", "-n", "upgrade")
