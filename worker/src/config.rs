@@ -19,6 +19,34 @@ pub(crate) fn inherited(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Names of variables of our own environment that the group's code gets too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostEnv(Vec<String>);
+
+impl FromStr for HostEnv {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = text.split(',').map(str::trim);
+        let names = names.filter(|name| !name.is_empty());
+        let names = names.map(|name| match ramen_group::variable_refusal(name) {
+            Some(why) => Err(format!("`{name}` {why}")),
+            None => Ok(name.to_owned()),
+        });
+        names.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl HostEnv {
+    /// With their values; one that is not set is left out.
+    pub(crate) fn read(&self, value: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+        let named = self.0.iter();
+        named
+            .filter_map(|name| Some((name.clone(), value(name)?)))
+            .collect()
+    }
+}
+
 /// Whether traces are to be sent.
 pub(crate) fn traces_wanted() -> bool {
     inherited(names::OTLP_ENDPOINT).is_some()
@@ -107,6 +135,9 @@ pub struct ServeArgs {
     /// Longest import of one package
     #[arg(long, env = names::IMPORT_TIMEOUT_SECS, default_value = "30", value_name = "SECS")]
     pub import_timeout_secs: String,
+    /// Variables of this process that the code gets too, by their names
+    #[arg(long, env = names::HOST_ENV, default_value = "", hide_default_value = true, value_name = "NAMES")]
+    pub host_env: String,
     /// Folder of the artifact store, or the address of the artifact endpoint
     #[arg(long, env = names::STORE, value_name = "DIR|URL")]
     pub store: Option<PathBuf>,
@@ -185,6 +216,8 @@ pub struct Config {
     pub host_max_calls: u64,
     /// Longest import of one package.
     pub import_timeout: Duration,
+    /// What the code gets of our own environment.
+    pub host_env: Vec<(String, String)>,
     /// The artifact store.
     pub(crate) store: StoreAt,
     /// Unpacked layers.
@@ -294,6 +327,7 @@ impl Config {
             host_rss_limit_mib,
             host_max_calls,
             import_timeout_secs,
+            host_env,
             store,
             store_token_file,
             store_bucket,
@@ -340,6 +374,10 @@ impl Config {
                 false
             }
         };
+        let host_env = host_env.parse::<HostEnv>().unwrap_or_else(|fault| {
+            reader.0.push(format!("{}: {fault}", names::HOST_ENV));
+            HostEnv::default()
+        });
         let host_dir = host_dir.or_else(own_folder).unwrap_or_default();
         let store = store.unwrap_or_default();
         let store = StoreAt::read(&store, store_token_file.as_deref()).unwrap_or_else(|fault| {
@@ -409,6 +447,7 @@ impl Config {
                 1,
                 86_400,
             )),
+            host_env: host_env.read(|name| std::env::var(name).ok()),
             cache_dir: cache_dir.unwrap_or_else(|| store.default_cache(Path::new(""))),
             store,
             desired,
