@@ -53,6 +53,25 @@ fn a_golden_call_that_fails_fails_the_revision_and_names_the_case() {
 }
 
 #[test]
+fn a_golden_call_that_allocates_without_end_fails_with_the_bound_and_the_next_one_runs() {
+    let mut kit = Kit::with_tool();
+    kit.set("RAMEN_HOSTS_MEMORY_MIB", "300");
+    let code =
+        "def grows():\n    kept = []\n    while True: kept.append(b'x' * 1_000_000 + b'y')\n";
+    kit.tool("grows", code, &json!({}));
+    kit.golden(&[
+        ("grows", json!({}), json!({"text_contains": ""})),
+        ("ping", json!({}), json!({"text_contains": "pong"})),
+    ]);
+    let ran = kit.deploy();
+    let finding = ran.failed(Reason::GoldenFailed);
+    for words in ["`case 0`: ", "for its memory", "300 MiB"] {
+        assert!(finding.message.contains(words), "{}", finding.message);
+    }
+    assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (1, 1));
+}
+
+#[test]
 fn a_golden_call_with_bad_arguments_is_judged_as_a_callers_is() {
     let kit = Kit::new();
     let input = json!({"n": {"type": "number"}});

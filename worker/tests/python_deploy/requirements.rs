@@ -129,6 +129,47 @@ fn req02_local_folders_need_permission_and_start_at_mcp() {
     assert_ne!(changed.report.deps, ran.report.deps);
 }
 
+/// A local source whose build does this, with permission to build it.
+fn building(code: &str) -> Kit {
+    let mut kit = Kit::with_tool();
+    let root = kit.path("repo/mcp/libs/pkg");
+    source_tree(&root, "3.0");
+    let backend = std::fs::read_to_string(root.join("backend.py")).unwrap();
+    let build = "def build_wheel(directory, config_settings=None, metadata_directory=None):\n";
+    assert!(backend.contains(build));
+    let backend = backend.replace(build, &format!("{build}    {code}\n"));
+    std::fs::write(root.join("backend.py"), backend).unwrap();
+    kit.requirements("./libs/pkg\n");
+    kit.args.push("--allow-sdist".into());
+    kit
+}
+
+#[test]
+fn a_build_that_writes_without_end_is_stopped_at_the_limit_of_requirements() {
+    let writes = "import time\n    with open('data', 'wb') as file:\n        while True: file.write(b'x' * 1_000_000), time.sleep(0.01)";
+    let temporary = format!("import os\n    os.chdir(os.environ['TMPDIR'])\n    {writes}");
+    for code in [writes, &temporary] {
+        let kit = building(code);
+        let ran = kit.deploy_with(&["--max-deps-bytes", "1000000"]);
+        let finding = ran.failed(Reason::DepsTooLarge);
+        for words in ["building pkg: ", "1.0 MB"] {
+            assert!(finding.message.contains(words), "{}", finding.message);
+        }
+        assert!(kit.layers("deps").is_empty());
+    }
+}
+
+#[test]
+fn a_build_that_allocates_without_end_is_ended_and_the_bound_told() {
+    let mut kit = building("kept = []\n    while True: kept.append(b'x' * 1_000_000 + b'y')");
+    kit.set("RAMEN_HOSTS_MEMORY_MIB", "300");
+    let ran = kit.deploy();
+    let finding = ran.failed(Reason::InstallFailed);
+    for words in ["building pkg: ", "for its memory", "300 MiB"] {
+        assert!(finding.message.contains(words), "{}", finding.message);
+    }
+}
+
 #[test]
 fn req03_a_hash_beside_a_version_control_line_is_an_entry_and_the_last_layer_stays() {
     let kit = Kit::new();

@@ -18,6 +18,7 @@ mod envelope;
 #[expect(dead_code, reason = "made for the tests of the front too")]
 mod harness;
 mod hosts_lost;
+mod memory;
 mod packages;
 mod parallel;
 mod prompts;
