@@ -21,6 +21,8 @@ mod hosts_lost;
 mod packages;
 mod parallel;
 mod prompts;
+#[path = "../support/pythons.rs"]
+mod pythons;
 mod resources;
 mod results;
 mod secrets;
