@@ -3,34 +3,35 @@
 use ramen_group::{Outcome, Reason};
 use serde_json::{Value, json};
 
-use crate::kit::{Kit, bin_dir};
+use crate::kit::{Kit, bin_dir, each_python};
 
 #[test]
 fn golden_calls_pass_by_text_by_subset_and_exactly() {
-    let kit = Kit::new();
-    let add =
-        "def add(a, b=1):\n    if a < 0:\n        raise ValueError('negative')\n    return a + b\n";
-    let input = json!({"a": {"type": "number"}, "b": {"type": "integer", "default": 1}});
-    kit.tool("add", add, &input);
-    kit.golden(&[
-        (
-            "add",
-            json!({"a": 1, "b": 2}),
-            json!({"text_contains": "3"}),
-        ),
-        (
-            "add",
-            json!({"a": 4}),
-            json!({"exact": {"content": [{"type": "text", "text": "5"}], "isError": false}}),
-        ),
-        (
-            "add",
-            json!({"a": -1}),
-            json!({"subset": {"isError": true, "content": [{"text": "ValueError: negative"}]}}),
-        ),
-    ]);
-    let ran = kit.deploy().ok();
-    assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (3, 0));
+    each_python(|python| {
+        let kit = Kit::on(python);
+        let add = "def add(a, b=1):\n    if a < 0:\n        raise ValueError('negative')\n    return a + b\n";
+        let input = json!({"a": {"type": "number"}, "b": {"type": "integer", "default": 1}});
+        kit.tool("add", add, &input);
+        kit.golden(&[
+            (
+                "add",
+                json!({"a": 1, "b": 2}),
+                json!({"text_contains": "3"}),
+            ),
+            (
+                "add",
+                json!({"a": 4}),
+                json!({"exact": {"content": [{"type": "text", "text": "5"}], "isError": false}}),
+            ),
+            (
+                "add",
+                json!({"a": -1}),
+                json!({"subset": {"isError": true, "content": [{"text": "ValueError: negative"}]}}),
+            ),
+        ]);
+        let ran = kit.deploy().ok();
+        assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (3, 0));
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ramen_group::{Outcome, Reason};
 use serde_json::json;
 
 use crate::index::{Index, Manner};
-use crate::kit::Kit;
+use crate::kit::{Kit, each_python};
 use crate::wheel::{Wheel, hash_of, simple};
 
 /// A tool that answers with the `VERSION` of a module.
@@ -23,19 +23,21 @@ fn expect_version(kit: &Kit, module: &str, version: &str) {
 
 #[test]
 fn req01_comments_continuations_crlf_and_a_missing_last_newline_install() {
-    let kit = Kit::new();
-    for name in ["alpha", "beta", "gamma"] {
-        simple(&kit.wheels(), name, "1.0", &[]);
-    }
-    kit.requirements(
+    each_python(|python| {
+        let kit = Kit::on(python);
+        for name in ["alpha", "beta", "gamma"] {
+            simple(&kit.wheels(), name, "1.0", &[]);
+        }
+        kit.requirements(
         "\u{feff}# head\r\n\r\nalpha==1.0 \\\r\n  ; python_version > '3'  # why\r\nbeta\r\ngamma",
     );
-    expect_version(&kit, "gamma", "1.0");
-    let ran = kit.deploy().ok();
-    let lock = ran.report.lock.unwrap();
-    assert_eq!(lock.matches("==1.0").count(), 3, "{lock}");
-    assert_eq!(lock.matches("--hash=sha256:").count(), 3, "{lock}");
-    assert!(ran.report.deps.is_some() && ran.report.lock_key.is_some());
+        expect_version(&kit, "gamma", "1.0");
+        let ran = kit.deploy().ok();
+        let lock = ran.report.lock.unwrap();
+        assert_eq!(lock.matches("==1.0").count(), 3, "{lock}");
+        assert_eq!(lock.matches("--hash=sha256:").count(), 3, "{lock}");
+        assert!(ran.report.deps.is_some() && ran.report.lock_key.is_some());
+    });
 }
 
 #[test]

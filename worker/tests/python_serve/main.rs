@@ -22,6 +22,8 @@ mod memory;
 mod packages;
 mod parallel;
 mod prompts;
+#[path = "../support/pythons.rs"]
+mod pythons;
 mod resources;
 mod results;
 mod secrets;

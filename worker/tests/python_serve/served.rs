@@ -24,28 +24,11 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::harness::{
     ADMIN_KEY, Client, Group, KEY, LONG, bin_dir, connect, scrape, with_admin_key,
 };
+use crate::pythons::wanted;
 
 /// The Pythons to test with, as `3.11`.
 pub(crate) fn pythons() -> Vec<String> {
-    let dir = bin_dir();
-    let mut minors: Vec<u32> = std::fs::read_dir(&dir)
-        .unwrap()
-        .filter_map(|entry| {
-            let name = entry.unwrap().file_name().into_string().ok()?;
-            name.strip_prefix("ramen-host-3.")?.parse().ok()
-        })
-        .collect();
-    minors.sort_unstable();
-    let all = std::env::var_os("RAMEN_TEST_PYTHONS").is_some_and(|which| which == "all");
-    if !all {
-        minors.truncate(1);
-    }
-    let missing = dir.display();
-    assert!(
-        !minors.is_empty(),
-        "no ramen-host-3.x in {missing}: run `cargo xtask hosts`"
-    );
-    minors.iter().map(|minor| format!("3.{minor}")).collect()
+    wanted(&bin_dir())
 }
 
 /// Runs a test with each Python.
