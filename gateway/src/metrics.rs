@@ -23,7 +23,7 @@ use crate::answer::{Answer, Refusal};
 use crate::groups::{GroupName, Groups};
 use crate::operations::OpError;
 
-pub(crate) use outcome::Outcome;
+pub use outcome::Outcome;
 
 /// What an operation that did not fail counts as.
 pub(crate) const DONE: &str = "ok";
@@ -143,7 +143,7 @@ impl Metrics {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "requests",
-            "Requests to groups by how they ended (ok, error, invalid, refused, unavailable, deadline, exhausted, lost, bad_worker, stream, listening, cancelled)",
+            "Requests to groups by how they ended (ok, tool_error, error, invalid, refused, unavailable, deadline, exhausted, lost, bad_worker, stream, listening, cancelled)",
             self.requests.clone(),
         );
         registry.register_with_unit(

@@ -9,6 +9,7 @@ mod listening;
 mod logs;
 mod oidc;
 mod operators;
+mod recent;
 mod rows;
 mod signer;
 mod streams;

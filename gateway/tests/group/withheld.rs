@@ -134,23 +134,6 @@ async fn each_way_a_worker_refuses_has_an_answer_of_its_own() {
 }
 
 #[tokio::test]
-async fn recent_calls_hold_no_arguments() {
-    let worker = Worker::start().await;
-    let gateway = Running::start(&[worker.address]).await;
-    gateway.call("echo").await;
-    let recent = gateway.gateway.recent.newest(|_| true, 10);
-    assert_eq!(
-        (recent.len(), &recent[0]["name"], &recent[0]["status"]),
-        (1, &json!("echo"), &json!(200))
-    );
-    let shown = json!(recent).to_string();
-    assert!(
-        !shown.contains("arguments") && !shown.contains(KEY),
-        "{shown}"
-    );
-}
-
-#[tokio::test]
 async fn nothing_secret_is_logged() {
     let (log, _logging) = Log::begin();
     let worker = Worker::start().await;

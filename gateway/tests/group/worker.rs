@@ -188,6 +188,9 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
         "crashes" => Err(Status::unavailable(
             "the host process died while the call ran (exit code 1)",
         )),
+        "fails" => {
+            Ok(json!({"jsonrpc": "2.0", "id": id, "result": {"content": [], "isError": true}}))
+        }
         "refuses" => Err(Status::unauthenticated("the key is not valid")),
         "unknown" => Ok(error(-32602)),
         other => Ok(result(id, other)),
