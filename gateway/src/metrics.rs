@@ -237,7 +237,7 @@ impl Metrics {
         let (family, reason) = match refusal {
             Refusal::Credential => (&self.auth_failures, "credential"),
             Refusal::Unverified => (&self.auth_failures, "unverified"),
-            Refusal::Forbidden => (&self.auth_failures, "forbidden"),
+            Refusal::Forbidden | Refusal::Insufficient => (&self.auth_failures, "forbidden"),
             Refusal::Address => (&self.auth_failures, "address"),
             Refusal::Host => (&self.auth_failures, "host"),
             Refusal::Origin => (&self.auth_failures, "origin"),
