@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod bad_input;
+mod browsers;
 mod eras;
 mod gate;
 mod issuer;
