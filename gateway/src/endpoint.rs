@@ -297,7 +297,12 @@ impl Call<'_> {
             }
             let next = match all.take(&page, &allowed) {
                 None => return reply::unusable(ask, "its list cannot be read"),
-                Some(Next::Nothing) => break,
+                Some(Next::Nothing) => {
+                    return match all.finish(&ask.id) {
+                        Some(whole) => self.respond(ask, whole),
+                        None => reply::unusable(ask, "its list is too long"),
+                    };
+                }
                 Some(Next::Page(cursor)) => hide::at_cursor(request, &cursor),
             };
             let Some(next) = next else {
@@ -308,10 +313,8 @@ impl Call<'_> {
                 Err(status) => return reply::failed(ask, &status),
             };
         }
-        match all.finish(&ask.id) {
-            Some(whole) => self.respond(ask, whole),
-            None => reply::unusable(ask, "its list is too long"),
-        }
+        // A part of the list would look like all of it.
+        reply::unusable(ask, "its list does not end")
     }
 
     /// The one answer of a request, after another look at the caller.
