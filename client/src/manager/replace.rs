@@ -35,15 +35,12 @@ impl Manager {
                     }
                     (Ok(config), before) => {
                         let slot = Slot::new(config, State::Connecting, inner.stop.child_token());
-                        let slot = match before {
-                            Some(before) => {
-                                news |= !slot.lists_like(&before);
-                                slot.after(before)
-                            }
-                            None => {
-                                news = true;
-                                slot
-                            }
+                        let slot = if let Some(before) = before {
+                            news |= !slot.lists_like(&before);
+                            slot.after(before)
+                        } else {
+                            news = true;
+                            slot
                         };
                         (slot, true)
                     }
