@@ -23,7 +23,7 @@ use crate::answer::{Answer, Refusal};
 use crate::groups::{GroupName, Groups};
 use crate::operations::OpError;
 
-pub use outcome::Outcome;
+pub(crate) use outcome::Outcome;
 
 /// What an operation that did not fail counts as.
 pub(crate) const DONE: &str = "ok";

@@ -83,7 +83,7 @@ impl Noted {
     }
 
     /// It ended so.
-    pub fn ended(&self, outcome: Outcome) {
+    pub(crate) fn ended(&self, outcome: Outcome) {
         self.end().outcome = outcome;
     }
 }

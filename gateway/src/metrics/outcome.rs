@@ -10,7 +10,7 @@ use crate::answer::{Answer, Refusal};
 
 /// How a request ended. What cannot be seen in the status travels with the answer, as an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// With a result.
     Ok,
     /// With a result that is an error of the tool.

@@ -21,7 +21,7 @@ impl Oidc {
     /// An answer at `path`; one that refuses the credential, or a token that is not enough, says where to go from here.
     /// What a key may do no issuer can change.
     pub(crate) fn challenged(&self, mut answer: Answer, path: &str, presented: bool) -> Answer {
-        let error = match answer.extensions().get() {
+        let error = match answer.extensions().get::<Refusal>() {
             Some(Refusal::Credential) => presented.then_some("invalid_token"),
             Some(Refusal::Insufficient) => Some("insufficient_scope"),
             _ => return answer,
