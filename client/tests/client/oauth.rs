@@ -255,6 +255,35 @@ async fn a_token_that_ran_out_is_renewed_without_a_person() {
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
+/// Nobody agrees at one server; the token of another runs out meanwhile.
+#[tokio::test]
+async fn a_person_who_does_not_answer_for_one_server_holds_up_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World {
+        refreshable: true,
+        ..World::default()
+    };
+    let (good, silent) = (world.serve().await, World::default().serve().await);
+    let silent_port = Url::parse(&silent.url()).unwrap().port();
+    let (asked_in, mut asked) = tokio::sync::watch::channel(0);
+    let sign_in = SignIn::new(dir.path().join("tokens.json"), move |address| {
+        if address.port() == silent_port {
+            asked_in.send_modify(|asked| *asked += 1);
+        } else {
+            let address = address.clone();
+            std::thread::spawn(move || agree(&address, None));
+        }
+        Ok(())
+    });
+    let client = connect(&good, sign_in.clone()).await.unwrap();
+    let waiting = tokio::spawn(async move { connect(&silent, sign_in).await.err() });
+    soon(asked.wait_for(|asked| *asked == 1)).await.unwrap();
+    world.good.store(41, Ordering::SeqCst);
+    assert_eq!(call(&client).await, "in");
+    assert!(!waiting.is_finished());
+    waiting.abort();
+}
+
 /// Each client is a program of its own: they share nothing but the file.
 #[tokio::test]
 async fn programs_that_share_a_sign_in_renew_it_once() {
