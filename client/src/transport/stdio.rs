@@ -90,7 +90,7 @@ pub(crate) fn start(
 ) -> Result<Link, ClientError> {
     let failed = |source| ClientError::Spawn {
         program: program.command.to_owned(),
-        source,
+        source: Arc::new(source),
     };
     if let Some(guard) = &guard {
         guard.begin();
