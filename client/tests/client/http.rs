@@ -394,6 +394,36 @@ async fn cancelling_tells_a_legacy_server_and_closes_the_stream_of_a_modern_one(
     }
 }
 
+/// The server hangs at what has no answer: notices that nobody waits for must not be in the way of later ones for ever.
+#[tokio::test]
+async fn notices_that_a_server_hangs_at_are_given_up() {
+    let http = serve(|seen| match seen.method() {
+        "tools/call" => support::open_events(&[": working\n\n".to_owned()]),
+        "notifications/cancelled" => support::then_silence(Vec::new()),
+        _ => legacy(seen).unwrap(),
+    })
+    .await;
+    let mut options = Options::default();
+    options.limits.connect = Duration::from_secs(2);
+    options.limits.request = Duration::from_secs(2);
+    let config = config(&http).with_era(EraChoice::Legacy);
+    let client = soon(Client::connect("web", &config, &options))
+        .await
+        .unwrap();
+    let in_time = CallOptions {
+        timeout: Some(Duration::from_millis(20)),
+        ..CallOptions::default()
+    };
+    // More than are on their way at once.
+    soon(async {
+        while http.seen("notifications/cancelled").len() <= 8 {
+            let calling = client.call_tool_with("one", &Json::from(&json!({})), in_time.clone());
+            calling.await.unwrap_err();
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn headers_of_the_configuration_are_sent_and_never_shown() {
     let log = Log::default();

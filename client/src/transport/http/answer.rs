@@ -69,13 +69,24 @@ impl Shared {
         }
     }
 
-    /// A message that has no answer. What the server says to it beyond its status does not matter.
+    /// A message that has no answer. What the server says to it beyond its status does not matter. Nobody else bounds how long
+    /// that may take.
     pub(super) async fn notify(&self, message: &Outgoing) -> Result<(), ClientError> {
-        let (response, named) = self.post(message).await?;
-        if response.status().is_success() {
-            return Ok(());
-        }
-        Err(self.refused(response, named).await)
+        let patience = self.limits.request.max(self.limits.connect);
+        let notifying = async {
+            let (response, named) = self.post(message).await?;
+            if response.status().is_success() {
+                return Ok(());
+            }
+            Err(self.refused(response, named).await)
+        };
+        let in_time = tokio::time::timeout(patience, notifying).await;
+        in_time.unwrap_or_else(|_| {
+            Err(ClientError::Timeout {
+                method: message.method.clone(),
+                after: patience,
+            })
+        })
     }
 
     /// Reads events up to the answer. A legacy stream that breaks before it is resumed where the server numbers events.
