@@ -163,6 +163,16 @@ impl ServerConfig {
             let token = value.split_once(' ').map(|(_, token)| token);
             [Some(value), token].into_iter().flatten()
         });
+        // Of an address, as it is written and as it is sent.
+        let password = match &self.transport {
+            Transport::Http { url, .. } => url.expose().password(),
+            Transport::Stdio { .. } => None,
+        };
+        let sent = password.map(|password| {
+            let bytes = percent_encoding::percent_decode_str(password);
+            bytes.decode_utf8_lossy().into_owned()
+        });
+        let secrets = secrets.chain(password).chain(sent.as_deref());
         // Short values ("1", "true", "info") are settings, and would mask half of every text.
         Redactor::new(secrets.filter(|value| value.chars().count() >= 6))
     }

@@ -89,6 +89,7 @@ pub(crate) fn open(
     url: &SafeUrl,
     headers: &BTreeMap<String, Secret>,
     limits: &Limits,
+    redactor: Redactor,
     sign_in: Option<SignIn>,
     addresses: Option<Addresses>,
 ) -> Result<Link, ClientError> {
@@ -120,14 +121,13 @@ pub(crate) fn open(
         .map_err(|_| bad("the url cannot be sent"))?;
     let (inbound_in, inbound) = mpsc::channel(QUEUE);
     let (ended_in, ended) = watch::channel(false);
-    let secrets = headers.values().map(|value| value.expose().as_str());
     let shared = Arc::new(Shared {
         server: server.to_owned(),
         dial: Dial::new(target.scheme() == "https", addresses),
         url: url.clone(),
         uri,
         headers: map,
-        redactor: Redactor::new(secrets.filter(|value| value.len() >= 6)),
+        redactor,
         limits: *limits,
         inbound: inbound_in,
         stop: CancellationToken::new(),
@@ -173,6 +173,20 @@ async fn keep(shared: Arc<Shared>, ended: watch::Sender<bool>) {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a server says, without our secrets in case it quotes them.
+    fn masked(&self, text: &str) -> String {
+        self.without_token(self.redactor.redact(text).into_owned())
+    }
+
+    fn without_token(&self, text: String) -> String {
+        let token = self.state().token.clone();
+        let token = token.filter(|token| text.len() >= token.expose().len());
+        match token {
+            Some(token) => Redactor::new([token.expose()]).redact(&text).into_owned(),
+            None => text,
+        }
     }
 
     /// The server is not there any more.
@@ -278,6 +292,10 @@ impl Wire for HttpWire {
 
     fn stop(&self) {
         self.shared.stop.cancel();
+    }
+
+    fn mask(&self, text: String) -> String {
+        self.shared.without_token(text)
     }
 
     fn hurry(&self, patience: Duration) {

@@ -431,7 +431,8 @@ async fn headers_of_the_configuration_are_sent_and_never_shown() {
     let http = serve(|seen| match seen.method() {
         "tools/call" => support::status(
             500,
-            &json!({"oops": seen.header("authorization"), "k": seen.header("x-key")}),
+            &json!({"oops": seen.header("authorization"), "k": seen.header("x-key"),
+                "token": seen.header("authorization").unwrap().trim_start_matches("Bearer ")}),
         ),
         _ => legacy(seen).unwrap(),
     })
@@ -453,6 +454,54 @@ async fn headers_of_the_configuration_are_sent_and_never_shown() {
         "{shown}"
     );
     assert!(!log.text().contains("planted"), "{}", log.text());
+}
+
+#[tokio::test]
+async fn a_secret_at_the_edge_of_what_is_shown_is_masked_as_a_whole() {
+    let http = serve(|seen| match seen.method() {
+        "tools/call" => {
+            let said = format!("{}{}", "x".repeat(290), seen.header("x-key").unwrap());
+            support::status(500, &json!(said))
+        }
+        _ => legacy(seen).unwrap(),
+    })
+    .await;
+    let config = ServerConfig::http(http.url().parse().unwrap())
+        .with("X-Key", "planted-and-long-enough-to-be-cut");
+    let client = soon(Client::connect("web", &config, &Options::default()))
+        .await
+        .unwrap();
+    let shown = call(&client).await.unwrap_err().to_string();
+    assert!(shown.contains("***") && !shown.contains("plant"), "{shown}");
+}
+
+#[tokio::test]
+async fn the_password_of_an_address_is_sent_and_never_shown() {
+    let http = serve(|seen| match seen.method() {
+        "tools/call" => support::status(
+            500,
+            &json!({"sent": seen.header("authorization"), "read": "planted pass"}),
+        ),
+        _ => legacy(seen).unwrap(),
+    })
+    .await;
+    let url = http.url().replace("://", "://user:planted%20pass@");
+    let config = ServerConfig::http(url.parse().unwrap());
+    let client = soon(Client::connect("web", &config, &Options::default()))
+        .await
+        .unwrap();
+    let error = call(&client).await.unwrap_err();
+    let pair = "dXNlcjpwbGFudGVkIHBhc3M=";
+    let call = &http.seen("tools/call")[0];
+    assert_eq!(
+        call.header("authorization"),
+        Some(format!("Basic {pair}").as_str())
+    );
+    let shown = format!("{error} {error:?} {config:?} {client:?}");
+    assert!(
+        shown.contains("***") && !shown.contains("planted") && !shown.contains(pair),
+        "{shown}"
+    );
 }
 
 #[tokio::test]

@@ -30,6 +30,8 @@ struct World {
     refreshable: bool,
     /// Calls need another right.
     step_up: bool,
+    /// Calls fail with what they were asked with.
+    quotes: bool,
 }
 
 fn base(seen: &Seen) -> String {
@@ -84,6 +86,16 @@ impl World {
                         403,
                         "Bearer error=\"insufficient_scope\", scope=\"tools:call\"",
                     );
+                }
+                if self.quotes && seen.method() == "tools/call" {
+                    let said = seen.header("authorization").unwrap();
+                    let error = json!({"code": 1, "message": said, "data": {"t": said}});
+                    let refusal = json!({"jsonrpc": "2.0", "id": seen.body["id"], "error": error});
+                    return match seen.earlier("tools/call") {
+                        0 => status(200, &refusal),
+                        1 => status(400, &refusal),
+                        _ => status(500, &json!({ "oops": said })),
+                    };
                 }
                 legacy(seen).unwrap_or_else(|| {
                     answer(seen, &json!({"content": [{"type": "text", "text": "in"}]}))
@@ -233,6 +245,28 @@ async fn a_person_signs_in_once_and_the_token_is_kept_for_its_server_alone() {
         .unwrap();
     let first = &at(&elsewhere, "/mcp")[0];
     assert_eq!(first.header("authorization"), None);
+}
+
+#[tokio::test]
+async fn a_token_that_a_server_quotes_is_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World {
+        quotes: true,
+        ..World::default()
+    };
+    let http = world.serve().await;
+    let sign_in = world.sign_in(dir.path(), &Arc::default());
+    let client = connect(&http, sign_in).await.unwrap();
+    for _ in 0..3 {
+        let args = Json::from(&json!({}));
+        let error = soon(client.call_tool("one", &args)).await.unwrap_err();
+        let shown = format!("{error} {error:?} {}", error.chain());
+        assert!(
+            shown.contains("***") && !shown.contains("planted"),
+            "{shown}"
+        );
+    }
+    assert_eq!(at(&http, "/as/token").len(), 1);
 }
 
 #[tokio::test]

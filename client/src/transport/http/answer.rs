@@ -222,14 +222,14 @@ impl Shared {
             && let Ok(Message::Response(answer)) = envelope::parse(&body)
             && let Err(error) = answer.outcome
         {
-            return refusal(&self.redactor, error);
+            return refusal(|text| self.masked(text), error);
         }
-        let text = String::from_utf8_lossy(&body);
-        let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+        // Masked before it is cut: half a secret is not found any more.
+        let text = self.masked(&String::from_utf8_lossy(&body));
         ClientError::Http {
             url,
             status: status.as_u16(),
-            text: self.redactor.redact(&text).into_owned(),
+            text: text.chars().filter(|c| !c.is_control()).take(300).collect(),
         }
     }
 

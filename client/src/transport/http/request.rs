@@ -174,7 +174,7 @@ impl Shared {
             Err(DialError::Connect(why)) => {
                 let error = ClientError::Connect {
                     url: self.url.to_string(),
-                    why: self.redactor.redact(&why).into_owned(),
+                    why: self.masked(&why),
                 };
                 self.state().unreachable = Some(error.to_string());
                 return Err(error);
@@ -182,7 +182,7 @@ impl Shared {
             Err(DialError::Broken(why)) => {
                 return Err(ClientError::answer(
                     "a request",
-                    format!("{} broke off: {}", self.url, self.redactor.redact(&why)),
+                    format!("{} broke off: {}", self.url, self.masked(&why)),
                 ));
             }
         };

@@ -43,14 +43,16 @@ impl Tail {
         tokio::spawn(async move {
             let mut input = BufReader::new(stderr);
             let reading = async {
-                while let Some(line) = next(&mut input, longest).await {
+                while let Some(line) = next(&mut input, longest.saturating_mul(2)).await {
                     let text = String::from_utf8_lossy(&line);
+                    // Masked before it is cut: half a secret is not found any more.
                     let text = redactor.redact(text.trim_end());
+                    let text: String = text.chars().take(longest).collect();
                     if text.is_empty() {
                         continue;
                     }
                     tracing::debug!(server, line = %text, "stderr of a server");
-                    kept.push(text.into_owned());
+                    kept.push(text);
                 }
             };
             let over = async {
