@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{Read, Write},
+    io::Read,
     os::unix::net::{UnixListener, UnixStream},
     path::PathBuf,
     sync::{

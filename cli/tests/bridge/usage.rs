@@ -86,8 +86,7 @@ async fn a_configuration_with_a_sign_in_of_other_bridges_works_at_a_worker_when_
         ("RAMEN_BRIDGE_KEYCHAIN", "1"),
         ("RAMEN_BRIDGE_IDLE_TIMEOUT", "1800"),
     ];
-    let ways: [(&[&str], &[(&str, &str)]); 2] = [(&by_flags, &[]), (&[], &by_variables)];
-    for (flags, variables) in ways {
+    for (flags, variables) in [(&by_flags[..], &[][..]), (&[], &by_variables)] {
         let target = ["bridge", "--target", &server.address];
         let args = [&target[..], flags].concat();
         let mut command = process::ramen(&args);

@@ -120,6 +120,7 @@ fn variables_of_the_group_reach_its_code_in_the_deploy_and_in_calls() {
     assert_eq!(up.stop(), Some(0));
 }
 
+#[test]
 fn a_group_that_fails_touches_no_other_and_the_file_is_read_again() {
     let place = Place::new();
     let (one, two) = (place.repo("one"), place.repo("two"));

@@ -216,7 +216,8 @@ async fn notices_that_a_server_hangs_at_are_given_up() {
     // More than are on their way at once.
     soon(async {
         while http.seen("notifications/cancelled").len() <= 8 {
-            let calling = client.call_tool_with("one", &Json::from(&json!({})), in_time.clone());
+            let arguments = Json::from(&json!({}));
+            let calling = client.call_tool_with("one", &arguments, in_time.clone());
             calling.await.unwrap_err();
         }
     })

@@ -423,8 +423,8 @@ async fn a_server_that_hangs_fills_its_own_places_and_those_of_no_other() {
     }
     soon(a.until_many("tools/call", 64)).await;
     assert_eq!(caller.tools().await, ["a_act", "b_act"]);
-    let called = caller.ask("tools/call", json!({"name": "b_act"})).await;
-    assert!(called.get("result").is_some(), "{called}");
+    let answer = caller.ask("tools/call", json!({"name": "b_act"})).await;
+    assert!(answer.get("result").is_some(), "{answer}");
     for (list, member) in [
         ("prompts/list", "prompts"),
         ("resources/list", "resources"),

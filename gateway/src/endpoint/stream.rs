@@ -95,7 +95,7 @@ impl Call<'_> {
                     asked.push(worker);
                     refused = Some(status);
                 }
-                first => return self.pass_on(ask, source, first).await,
+                first => return self.pass_on(ask, source, first),
             }
         };
         match Box::pin(self.instead(&ask, &body, true, status)).await {
@@ -116,7 +116,7 @@ impl Call<'_> {
     }
 
     /// Everything that comes, after what came first.
-    pub(super) async fn pass_on(self, ask: Ask, source: Source, first: Option<Heard>) -> Answer {
+    pub(super) fn pass_on(self, ask: Ask, source: Source, first: Option<Heard>) -> Answer {
         let piece = match first {
             Some(Heard::Answer(reply)) => return self.respond(&ask, reply),
             Some(Heard::Failed(status)) => return reply::failed(&ask, &status),

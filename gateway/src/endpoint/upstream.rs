@@ -47,7 +47,7 @@ impl Call<'_> {
         let mut source = Source::upstream(running, pool::until(limit));
         if self.accepts.events && wants_events {
             let first = stream::first(&mut source).await;
-            self.pass_on(ask, source, first).await
+            self.pass_on(ask, source, first)
         } else {
             self.only_answer(ask, source).await
         }

@@ -13,6 +13,7 @@ mod gate;
 #[expect(dead_code, reason = "shared with the tests of the gateway")]
 #[path = "../../../listener/tests/support/http2.rs"]
 mod http2;
+mod leaving;
 mod limits;
 mod lists;
 mod port;

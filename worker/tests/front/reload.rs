@@ -64,6 +64,81 @@ async fn admin_reload_swaps_and_the_same_again_changes_nothing() {
 }
 
 #[tokio::test]
+async fn another_revision_of_the_same_layers_keeps_the_hosts_and_their_calls() {
+    let setup = setup();
+    let file = setup.dir().join("desired.json");
+    let desired = file.clone();
+    let running = setup
+        .with(|args| args.desired = Some(desired))
+        .start()
+        .await;
+    let tools = group(&["wait", "release"]);
+    let one = running.load(&tools, "one").await;
+    let client = running.client().await;
+    let hosts = async || {
+        let mut hosts = status(&running).await.hosts;
+        hosts.sort_by_key(|host| host.pid);
+        let of = |host: proto::HostStatus| (host.pid, host.generation, host.restarts);
+        hosts.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let before = hosts().await;
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.text("wait", json!({})).await }
+    });
+    eventually("it waits", async || {
+        (running.metric("ramen_in_flight ").await == 1).then_some(())
+    })
+    .await;
+
+    // By the operator, and by the file.
+    let two = DesiredState {
+        revision: "two".to_owned(),
+        ..one
+    };
+    let mut admin = running.admin().await;
+    let loaded = admin.reload(request(&two)).await.unwrap().into_inner();
+    assert_eq!((loaded.generation, loaded.tools), (1, 2));
+    assert_eq!(status(&running).await.revision, "two");
+    let three = DesiredState {
+        revision: "three".to_owned(),
+        ..two
+    };
+    let new = file.with_extension("new");
+    std::fs::write(&new, serde_json::to_vec(&three).unwrap()).unwrap();
+    std::fs::rename(&new, &file).unwrap();
+    eventually("the third", async || {
+        (status(&running).await.revision == "three").then_some(())
+    })
+    .await;
+    assert_eq!(hosts().await, before);
+    let loads = "ramen_reloads_total{outcome=\"ok\"}";
+    assert_eq!(running.metric(loads).await, 1);
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    let told = client.rpc("initialize", hello).await;
+    assert_eq!(told["result"]["serverInfo"]["version"], "three", "{told}");
+    assert_eq!(client.text("release", json!({})).await, "ok");
+    assert_eq!(waiting.await.unwrap(), "released");
+
+    // What has other layers is loaded as ever, and nothing is left of all three.
+    running.load(&group(&["echo"]), "four").await;
+    let old = format!("/proc/{}", before[0].0);
+    eventually("the hosts are gone", async || {
+        (!std::path::Path::new(&old).exists()).then_some(())
+    })
+    .await;
+    eventually("one home folder is left", async || {
+        let folders = folders(&running.store().join("unpacked"));
+        let homes = folders.iter().filter(|name| !name.starts_with("sha256-"));
+        (homes.count() == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_revision_that_does_not_load_never_replaces_one_that_serves() {
     let running = setup().serve(&group(&["echo"])).await;
     let client = running.client().await;

@@ -84,9 +84,9 @@ pub(crate) struct Stopped {
 #[must_use]
 pub(crate) fn stop_time() -> Stopped {
     tokio::time::pause();
-    let (hold, held) = channel();
+    let (hold, ended) = channel();
     // Time would jump to the next timer whenever nothing can be done; not while a thread is at work.
-    tokio::task::spawn_blocking(move || held.recv());
+    tokio::task::spawn_blocking(move || ended.recv());
     Stopped { _hold: hold }
 }
 

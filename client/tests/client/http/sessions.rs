@@ -105,7 +105,8 @@ async fn a_handshake_that_hangs_when_it_is_made_anew_holds_up_nobody_for_ever() 
         ..CallOptions::default()
     };
     while http.seen("notifications/initialized").len() < 2 {
-        let calling = client.call_tool_with("one", &Json::from(&json!({})), in_time.clone());
+        let arguments = Json::from(&json!({}));
+        let calling = client.call_tool_with("one", &arguments, in_time.clone());
         let error = soon(calling).await.unwrap_err();
         assert!(matches!(error, ClientError::Timeout { .. }), "{error}");
     }

@@ -7,13 +7,12 @@ use std::sync::atomic::Ordering;
 
 use ramen_group::{DesiredState, Finding, Group, GroupCatalog, Reason};
 use ramen_mcp::model::Implementation;
-use ramen_mcp::{Options, Server};
 use ramen_redact::{Redactor, chain};
 use ramen_source::store::Kind;
 use ramen_source::{Cache, layer};
 use tokio::sync::mpsc;
 
-use super::super::failures::Failures;
+use super::super::served;
 use super::{Generation, Manager, ReloadError};
 use crate::hosts::pool::{Pool, PoolError, PoolSpec};
 use crate::hosts::{HostError, HostSpec, OutputLine, host_program};
@@ -88,11 +87,10 @@ impl Manager {
             website_url: None,
             icons: Vec::new(),
         };
-        let catalog = Arc::new(GroupCatalog::new(group, info));
-        let options = Options::default();
+        let (server, catalog) = served(GroupCatalog::new(group, info));
         Ok(Arc::new(Generation {
             number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
-            server: Server::new(Arc::clone(&catalog) as _, options),
+            server,
             desired,
             catalog,
             pool,
@@ -100,8 +98,8 @@ impl Manager {
             redactor: Arc::clone(&self.redactor),
             call_timeout: setting.call_timeout,
             metrics: Arc::clone(&self.metrics),
-            failures: Failures::default(),
-            _home: home,
+            failures: Arc::default(),
+            home: Arc::new(home),
         }))
     }
 

@@ -41,12 +41,11 @@ impl Outgoing {
             Err(TrySendError::Full(message)) => message,
         };
         let _place = self.in_flight.try_take();
-        match tokio::time::timeout(SLOW_READER, self.queue.send(message)).await {
-            Ok(sent) => sent.map_err(drop),
-            Err(_) => {
-                self.unread.cancel();
-                Err(())
-            }
+        if let Ok(sent) = tokio::time::timeout(SLOW_READER, self.queue.send(message)).await {
+            sent.map_err(drop)
+        } else {
+            self.unread.cancel();
+            Err(())
         }
     }
 
