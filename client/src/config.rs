@@ -29,6 +29,10 @@ pub use load::{Fault, Loaded, Sources, load};
 /// Where a workspace keeps its own list.
 pub const PROJECT_FILE: &str = ".ramen/mcp.json";
 
+/// Characters of a secret from which on it is masked. Short values ("1", "true", "info") are settings, and would mask half of
+/// every text.
+pub(crate) const MIN_MASKED: usize = 6;
+
 /// One entry: how a server is reached. Its `Debug` shows no value of the environment and no header.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -173,8 +177,7 @@ impl ServerConfig {
             bytes.decode_utf8_lossy().into_owned()
         });
         let secrets = secrets.chain(password).chain(sent.as_deref());
-        // Short values ("1", "true", "info") are settings, and would mask half of every text.
-        Redactor::new(secrets.filter(|value| value.chars().count() >= 6))
+        Redactor::new(secrets.filter(|value| value.chars().count() >= MIN_MASKED))
     }
 }
 

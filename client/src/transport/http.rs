@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Link, Outgoing, QUEUE, Wire, passed};
 use crate::client::Addresses;
+use crate::config::MIN_MASKED;
 use crate::error::ClientError;
 use crate::limits::Limits;
 use crate::oauth::SignIn;
@@ -59,12 +60,26 @@ struct State {
     /// Of a legacy server that minted one.
     session: Option<HeaderValue>,
     version: Option<Version>,
-    /// Of a sign-in.
-    token: Option<Secret>,
+    token: Option<Token>,
     exchanges: HashMap<IdKey, Exchange>,
     listening: Option<AbortHandle>,
     /// Why there was no connection to be had, when nothing was heard of the server since.
     unreachable: Option<String>,
+}
+
+/// Of a sign-in.
+#[derive(Clone)]
+struct Token {
+    value: Secret,
+    mask: Redactor,
+}
+
+impl Token {
+    fn new(value: Secret) -> Self {
+        let long = value.expose().chars().count() >= MIN_MASKED;
+        let mask = Redactor::new(long.then_some(value.expose()));
+        Self { value, mask }
+    }
 }
 
 /// A request that waits for its answer.
@@ -139,7 +154,8 @@ pub(crate) fn open(
     shared.state().token = shared
         .sign_in
         .as_ref()
-        .and_then(|sign_in| sign_in.kept(url.expose()));
+        .and_then(|sign_in| sign_in.kept(url.expose()))
+        .map(Token::new);
     tokio::spawn(keep(Arc::clone(&shared), ended_in));
     Ok(Link {
         wire: Box::new(HttpWire { shared, ended }),
@@ -182,9 +198,8 @@ impl Shared {
 
     fn without_token(&self, text: String) -> String {
         let token = self.state().token.clone();
-        let token = token.filter(|token| text.len() >= token.expose().len());
         match token {
-            Some(token) => Redactor::new([token.expose()]).redact(&text).into_owned(),
+            Some(token) => token.mask.redact(&text).into_owned(),
             None => text,
         }
     }

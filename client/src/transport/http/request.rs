@@ -9,10 +9,11 @@ use hyper::body::Incoming;
 use ramen_mcp::Version;
 use ramen_mcp::headers::encode;
 use ramen_mcp::names::method;
+use ramen_redact::Secret;
 use url::Url;
 
 use super::dial::DialError;
-use super::{Outgoing, Shared};
+use super::{Outgoing, Shared, Token};
 use crate::error::ClientError;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -65,11 +66,11 @@ impl Shared {
             if !helps || self.headers.contains_key(header::AUTHORIZATION) {
                 break;
             }
-            let used = self.state().token.clone();
+            let used = self.token();
             let token = sign_in
                 .token(self.url.expose(), status.as_u16(), challenge, used.as_ref())
                 .await?;
-            self.state().token = Some(token);
+            self.state().token = Some(Token::new(token));
             answer = self.post_once(message).await?;
         }
         Ok(answer)
@@ -143,6 +144,11 @@ impl Shared {
         let _ = self.dial.send(request).await;
     }
 
+    fn token(&self) -> Option<Secret> {
+        let state = self.state();
+        state.token.as_ref().map(|token| token.value.clone())
+    }
+
     fn request(&self, method: Method, body: Bytes) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
@@ -155,7 +161,7 @@ impl Shared {
             .entry(header::USER_AGENT)
             .or_insert(agent);
         // A header of the configuration comes first: somebody chose it.
-        let token = self.state().token.clone();
+        let token = self.token();
         if let Some(token) = token
             && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
         {
