@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::http::legacy;
-use crate::http::support::{Http, Seen, answer, serve, status};
+use crate::http::support::{Http, Seen, answer, held, serve, status};
 use crate::support::{Log, soon};
 
 /// What the world is like, where it is not as it should be.
@@ -74,12 +74,10 @@ impl World {
                 let number = self.good.load(Ordering::SeqCst);
                 let good = format!("Bearer planted-token-{number}");
                 if number == 0 || seen.header("authorization") != Some(&good) {
-                    return refuse(
-                        401,
-                        &format!(
-                            "Bearer resource_metadata=\"{base}/.well-known/oauth-protected-resource/mcp\""
-                        ),
-                    );
+                    let place = format!("{base}/.well-known/oauth-protected-resource/mcp");
+                    let refusal = refuse(401, &format!("Bearer resource_metadata=\"{place}\""));
+                    let late = seen.body["params"]["arguments"]["late"] == true;
+                    return if late { held(&refusal) } else { refusal };
                 }
                 if self.step_up && seen.method() == "tools/call" && number == 1 {
                     return refuse(
@@ -267,6 +265,29 @@ async fn a_token_that_a_server_quotes_is_not_shown() {
         );
     }
     assert_eq!(at(&http, "/as/token").len(), 1);
+}
+
+/// Two calls go out with a token that ran out; one is refused when the other has a new one already.
+#[tokio::test]
+async fn a_refusal_of_an_older_token_asks_nobody_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, asked) = (World::default(), Arc::default());
+    let http = world.serve().await;
+    let client = connect(&http, world.sign_in(dir.path(), &asked))
+        .await
+        .unwrap();
+    world.good.store(41, Ordering::SeqCst);
+    let late = Json::from(&json!({"late": true}));
+    let late = async { soon(client.call_tool("one", &late)).await.unwrap() };
+    let other = async {
+        soon(http.until("tools/call")).await;
+        let answer = call(&client).await;
+        http.go_on();
+        answer
+    };
+    let answers = tokio::join!(late, other);
+    assert_eq!(answers, ("in".to_owned(), "in".to_owned()));
+    assert_eq!(asked.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]

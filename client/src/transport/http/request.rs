@@ -49,6 +49,8 @@ impl Shared {
         &self,
         message: &Outgoing,
     ) -> Result<(Response<Incoming>, bool), ClientError> {
+        // Another request may have got a newer one by the time that this one is refused.
+        let mut used = self.token();
         let mut answer = self.post_once(message).await?;
         for _ in 0..MAX_SIGN_INS {
             let Some(sign_in) = &self.sign_in else { break };
@@ -66,11 +68,11 @@ impl Shared {
             if !helps || self.headers.contains_key(header::AUTHORIZATION) {
                 break;
             }
-            let used = self.token();
             let token = sign_in
                 .token(self.url.expose(), status.as_u16(), challenge, used.as_ref())
                 .await?;
-            self.state().token = Some(Token::new(token));
+            self.state().token = Some(Token::new(token.clone()));
+            used = Some(token);
             answer = self.post_once(message).await?;
         }
         Ok(answer)
