@@ -89,7 +89,7 @@ async fn a_host_that_misbehaves_is_given_up_on_and_stops_nobody_else() {
         let mut spec = Group::spec(&host.url()?, 1);
         spec["source"]["timeout"] = json!("2s");
         let group = Group::apply(&rig.namespace, "bad", spec).await?;
-        group.serves(&served).await?;
+        rig.serves(&group, &served).await?;
         for (fault, reason) in [
             (Fault::Hang, "FetchTimeout"),
             (Fault::Drip(Duration::from_millis(50)), "FetchTimeout"),
@@ -114,11 +114,11 @@ async fn a_host_that_misbehaves_is_given_up_on_and_stops_nobody_else() {
             // Meanwhile others are served as ever.
             let commit = rig.push(&told)?;
             other.look(&now()).await?;
-            other.serves(&commit).await?;
+            rig.serves(&other, &commit).await?;
 
             host.becomes(Fault::None)?;
             group.look(&now()).await?;
-            group.serves(&wanted).await.context(told)?;
+            rig.serves(&group, &wanted).await.context(told)?;
             served = wanted;
         }
         // These answer what the refs are, and fail at the pack.
@@ -141,7 +141,7 @@ async fn a_host_that_misbehaves_is_given_up_on_and_stops_nobody_else() {
             assert!(serving(&after).ends_with(&served), "{told}: {after:?}");
             host.becomes(Fault::None)?;
             group.look(&now()).await?;
-            group.serves(&wanted).await.context(told)?;
+            rig.serves(&group, &wanted).await.context(told)?;
             served = wanted;
         }
         // Neither endless list nor endless pack was kept in memory.
@@ -159,7 +159,7 @@ async fn git01_a_branch_that_goes_away_comes_back_and_is_forced_back_is_followed
         let (group, first) = rig.live("soup").await?;
         let second = rig.push("two")?;
         group.look(&now()).await?;
-        group.serves(&second).await?;
+        rig.serves(&group, &second).await?;
 
         rig.git.repo.delete_branch("main")?;
         group.look(&now()).await?;
@@ -174,7 +174,7 @@ async fn git01_a_branch_that_goes_away_comes_back_and_is_forced_back_is_followed
         let id = raw.revparse_single(&first)?.id();
         raw.reference("refs/heads/main", id, true, "forced back")?;
         group.look(&now()).await?;
-        group.serves(&first).await?;
+        rig.serves(&group, &first).await?;
         Ok(())
     })
     .await;
@@ -191,7 +191,7 @@ async fn git02_without_a_ref_the_default_branch_is_followed_also_when_it_gets_an
             .context("a source")?
             .remove("ref");
         let group = Group::apply(&rig.namespace, "soup", spec).await?;
-        group.serves(&first).await?;
+        rig.serves(&group, &first).await?;
 
         let files = says("two");
         let entries: Vec<_> = files
@@ -207,7 +207,7 @@ async fn git02_without_a_ref_the_default_branch_is_followed_also_when_it_gets_an
         rig.git.repo.set_head("trunk")?;
         rig.git.repo.delete_branch("main")?;
         group.look(&now()).await?;
-        let served = group.serves(&second).await?;
+        let served = rig.serves(&group, &second).await?;
         assert!(serving(&served).contains("trunk"), "{}", serving(&served));
         Ok(())
     })
@@ -237,7 +237,7 @@ async fn git12_pushes_during_a_deploy_end_at_the_newest_with_few_jobs() {
         group.look(&now()).await?;
         assert_ne!(first, second);
         gate.add_permits(1000);
-        group.serves(&third).await?;
+        rig.serves(&group, &third).await?;
 
         // Fifty more, as fast as they go.
         let mut last = third;
@@ -245,7 +245,7 @@ async fn git12_pushes_during_a_deploy_end_at_the_newest_with_few_jobs() {
             last = rig.push(&format!("push {n}"))?;
             group.look(&now()).await?;
         }
-        group.serves(&last).await?;
+        rig.serves(&group, &last).await?;
         let seen = rig.proxy.seen();
         let made = seen
             .iter()
@@ -279,7 +279,7 @@ async fn an_ssh_host_with_another_key_is_refused_until_the_key_is_known() {
         let mut spec = Group::spec(&git.url(), 1);
         spec["source"]["secretRef"] = json!({ "name": "git" });
         let group = Group::apply(&rig.namespace, "soup", spec).await?;
-        group.serves(&first).await?;
+        rig.serves(&group, &first).await?;
 
         // What is known is the key of another host: as if the host had changed its own.
         let mut other = good.clone();
@@ -305,7 +305,7 @@ async fn an_ssh_host_with_another_key_is_refused_until_the_key_is_known() {
         rig.namespace
             .apply::<k8s_openapi::api::core::v1::Secret>("git", good)
             .await?;
-        group.serves(&second).await?;
+        rig.serves(&group, &second).await?;
         Ok(())
     })
     .await;
