@@ -28,10 +28,17 @@ struct World {
     /// The token that is good; others are refused.
     good: Arc<AtomicUsize>,
     refreshable: bool,
-    /// Calls need another right.
-    step_up: bool,
-    /// Calls fail with what they were asked with.
-    quotes: bool,
+    calls: Calls,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Calls {
+    #[default]
+    Answered,
+    /// They need another right.
+    StepUp,
+    /// They fail with what they were asked with.
+    Quoted,
 }
 
 fn base(seen: &Seen) -> String {
@@ -79,13 +86,13 @@ impl World {
                     let late = seen.body["params"]["arguments"]["late"] == true;
                     return if late { held(&refusal) } else { refusal };
                 }
-                if self.step_up && seen.method() == "tools/call" && number == 1 {
+                if self.calls == Calls::StepUp && seen.method() == "tools/call" && number == 1 {
                     return refuse(
                         403,
                         "Bearer error=\"insufficient_scope\", scope=\"tools:call\"",
                     );
                 }
-                if self.quotes && seen.method() == "tools/call" {
+                if self.calls == Calls::Quoted && seen.method() == "tools/call" {
                     let said = seen.header("authorization").unwrap();
                     let error = json!({"code": 1, "message": said, "data": {"t": said}});
                     let refusal = json!({"jsonrpc": "2.0", "id": seen.body["id"], "error": error});
@@ -249,7 +256,7 @@ async fn a_person_signs_in_once_and_the_token_is_kept_for_its_server_alone() {
 async fn a_token_that_a_server_quotes_is_not_shown() {
     let dir = tempfile::tempdir().unwrap();
     let world = World {
-        quotes: true,
+        calls: Calls::Quoted,
         ..World::default()
     };
     let http = world.serve().await;
@@ -369,7 +376,7 @@ async fn programs_that_share_a_sign_in_renew_it_once() {
 async fn calls_that_need_another_right_ask_for_it_beside_those_of_before() {
     let dir = tempfile::tempdir().unwrap();
     let world = World {
-        step_up: true,
+        calls: Calls::StepUp,
         ..World::default()
     };
     let asked = Arc::default();
