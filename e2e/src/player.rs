@@ -8,6 +8,7 @@
 mod files;
 mod paper;
 mod process;
+mod served;
 mod told;
 
 use std::{
@@ -32,6 +33,7 @@ use tokio::{
 
 pub use paper::{Deploy, Outcome, Paper, report};
 pub use process::Programs;
+pub use served::Served;
 
 /// Pods that are started at once.
 const STARTS: usize = 16;
@@ -65,6 +67,8 @@ struct Stage {
     starts: Semaphore,
     /// Where the files of pods are.
     dir: PathBuf,
+    /// What pods on paper say that they serve.
+    served: Arc<Served>,
 }
 
 impl Player {
@@ -92,6 +96,7 @@ impl Player {
             containers,
             starts: Semaphore::new(STARTS),
             dir,
+            served: Arc::new(Served::watch(client, namespace)),
         });
         let (orders, received) = mpsc::unbounded_channel();
         let task = tokio::spawn(play(pods, stage, received)).abort_handle();
@@ -161,7 +166,7 @@ async fn run(stage: Arc<Stage>, pod: Pod, orders: mpsc::UnboundedReceiver<Order>
     let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     let ended = match &stage.containers {
         Containers::Real(programs) => process::run(&stage, programs, &pod, orders).await,
-        Containers::Paper(paper) => paper::run(&stage, paper, &pod).await,
+        Containers::Paper(paper) => paper::run(&stage, paper, &pod, orders).await,
     };
     if let Err(error) = ended {
         eprintln!("the player gives up on pod {name}: {error:#}");

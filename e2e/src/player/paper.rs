@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{Api, ResourceExt as _};
 use ramen_group::Report;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
-use super::{Stage, address, told};
+use super::{Order, Stage, address, served, told};
 
 /// How long a deploy job tries to hand its report over, and how often.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -77,7 +77,12 @@ pub fn report(deploy: &Deploy, tools: &[&str]) -> Value {
     })
 }
 
-pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Result<()> {
+pub(super) async fn run(
+    stage: &Stage,
+    paper: &Paper,
+    pod: &Pod,
+    mut orders: UnboundedReceiver<Order>,
+) -> anyhow::Result<()> {
     let turn = stage.starts.acquire().await?;
     let address = address();
     let tell = |state| told::tell(&stage.client, pod, address, state);
@@ -86,7 +91,13 @@ pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Resu
             ready: true,
             restarts: 0,
         };
-        return tell(ready).await;
+        let answers = served::answer(&stage.served, address).await;
+        tell(ready).await?;
+        drop(turn);
+        // Until the pod is gone.
+        while orders.recv().await.is_some() {}
+        drop(answers);
+        return Ok(());
     };
     // Mounted before the container starts: what it has, it has, whoever is away later.
     let token = token(stage, pod).await?;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::known::{Known, MAX_ERRORS, MAX_TEXT, cut, entry};
+use super::convergence::Convergence;
 use super::dereference::Remembered;
 use super::health::{Ends, Health};
 use super::tasks::Done;
@@ -97,6 +98,9 @@ pub(crate) struct Rollout {
     retry_at: Option<Instant>,
     health: Health,
     want_inspection: bool,
+    convergence: Convergence,
+    /// Pods that are to be asked what they serve.
+    to_ask: Vec<PodView>,
     /// The fetch and the deploy under way.
     pub(super) fetching: Option<AbortHandle>,
     pub(super) deploying: Option<Deploying>,
@@ -163,6 +167,8 @@ impl Rollout {
             retry_at: None,
             health,
             want_inspection: false,
+            convergence: Convergence::default(),
+            to_ask: Vec::new(),
             fetching: None,
             deploying: None,
         })
@@ -183,6 +189,11 @@ impl Rollout {
     /// How what serves does.
     pub(crate) fn health(&self) -> &Health {
         &self.health
+    }
+
+    /// Which pods serve it.
+    pub(crate) fn convergence(&self) -> &Convergence {
+        &self.convergence
     }
 
     /// What a deploy of these inputs found, when it is remembered.
@@ -289,6 +300,9 @@ impl Rollout {
             return false;
         };
         self.want_inspection |= self.health.asks(now);
+        if !self.is_restoring() {
+            self.to_ask.extend(self.convergence.asks(pods, now));
+        }
         let image = image_of(&inputs);
         let failure = self.health.verdict(pods, image).or_else(|| {
             let message = overdue?;
@@ -326,6 +340,12 @@ impl Rollout {
         attempt.is_some_and(|attempt| matches!(attempt.stage, Stage::Reloading(_)))
     }
 
+    /// Pods are told to load once more what serves; the answer says which do.
+    fn is_restoring(&self) -> bool {
+        let restoring = self.saved.memory.restoring.as_ref();
+        restoring.is_some_and(|restore| !restore.waiting)
+    }
+
     /// Notes how the pods of what serves are, and says what that is.
     fn note(&mut self, pods: &[PodView], now: Instant) -> Option<Inputs> {
         let serving = self.saved.memory.serving.as_ref();
@@ -333,6 +353,7 @@ impl Rollout {
         let clock = k8s_openapi::jiff::Timestamp::now().as_second();
         self.health.note(inputs.as_ref(), pods, now, clock);
         self.saved.ends = self.health.ends().clone();
+        self.convergence.note(inputs.as_ref(), pods, now);
         inputs
     }
 
@@ -397,6 +418,10 @@ impl Rollout {
         if std::mem::take(&mut self.want_inspection) {
             work.inspect(self, group, wake);
         }
+        let pods = std::mem::take(&mut self.to_ask);
+        if !pods.is_empty() {
+            work.survey(self, group, wake, pods);
+        }
         while let Some(action) = self.pending.pop_front() {
             match action {
                 Action::Fetch(revision) => work.fetch(self, group, wake, revision),
@@ -433,7 +458,9 @@ impl Rollout {
     pub(super) fn next_timer(&self) -> Option<Instant> {
         // Nobody is asked before the end of a load, which wakes the group.
         let asks = self.health.next_timer().filter(|_| !self.is_loading());
-        let timers = [self.look_at, self.retry_at, asks];
+        let surveys = self.convergence.next_timer();
+        let surveys = surveys.filter(|_| !self.is_loading() && !self.is_restoring());
+        let timers = [self.look_at, self.retry_at, asks, surveys];
         timers.into_iter().flatten().min()
     }
 

@@ -55,7 +55,7 @@ async fn measure(
     let mut operator = Operator::new(&account, &account.server, &folder.path().join("operator"))?;
     operator.set("RAMEN_OPERATOR_LOG", "info");
     let mut crowd = Crowd::new(&namespace.client, &namespace.name).await?;
-    let _workers = worker::listen().await?;
+    let _workers = worker::listen(&namespace.client).await?;
     let papers = Containers::Paper(crowd::paper());
     let _player = Player::start(&namespace.client, None, papers, folder.path().join("pods"))?;
 

@@ -20,14 +20,19 @@ impl Rollout {
         match done {
             Done::GivenUp => {}
             Done::Inspected(inputs, ailments) => self.health.said(&inputs, ailments),
+            Done::Surveyed(inputs, said) => self.convergence.said(&inputs, said),
             Done::Resolved(found) => self.resolved(found, group, now),
             Done::Fetched(revision, stored) => self.fetched(revision, stored, now),
             Done::Deployed(revision, inputs, report) => {
                 self.deployed(revision, inputs, report, now);
             }
-            Done::Reloaded(inputs, Ok(_)) => {
+            Done::Reloaded(inputs, Ok(reloaded)) => {
                 self.setback = None;
-                self.feed(Event::Reloaded(inputs), now);
+                self.feed(Event::Reloaded(inputs.clone()), now);
+                let serving = self.saved.memory.serving.as_ref();
+                if serving.is_some_and(|serving| serving.inputs == inputs) {
+                    self.convergence.loaded(&inputs, reloaded.pods);
+                }
             }
             Done::Reloaded(inputs, Err(failure)) => {
                 self.setback = Some(failure.clone());

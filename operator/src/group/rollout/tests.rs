@@ -524,6 +524,64 @@ async fn while_a_revision_loads_pods_that_do_not_answer_set_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
+    use crate::pods::tests::worker;
+    use crate::reload::{Reloaded, Said};
+    let asked = |rollout: &mut Rollout, group: &Validated, pods: &[PodView]| {
+        assert!(!rollout.observe(group, pods, None, Instant::now()));
+        let asked = std::mem::take(&mut rollout.to_ask);
+        let names = asked.into_iter().map(|pod| pod.name);
+        names.collect::<Vec<_>>()
+    };
+    let reached = |pods: &[&str]| Reloaded {
+        pods: pods.iter().map(|pod| (*pod).to_owned()).collect(),
+        unreachable: 0,
+    };
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    deploy(&mut rollout, &group, "1", "t1", "ok");
+    let pods = [worker("p"), worker("q")];
+    assert!(
+        asked(&mut rollout, &group, &pods).is_empty(),
+        "it is on its way"
+    );
+    let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+        panic!("a reload is next");
+    };
+    let inputs = served.inputs;
+    let done = Done::Reloaded(inputs.clone(), Ok(reached(&["p"])));
+    tell(&mut rollout, &group, done);
+    assert_eq!(asked(&mut rollout, &group, &pods), ["q"]);
+    let said = Said {
+        pod: "q".to_owned(),
+        behind: Some("it serves nothing".to_owned()),
+    };
+    tell(
+        &mut rollout,
+        &group,
+        Done::Surveyed(inputs.clone(), vec![said]),
+    );
+    assert!(asked(&mut rollout, &group, &pods).is_empty());
+    let behind = rollout.convergence().behind(pods.iter());
+    assert_eq!(behind.as_deref(), Some("pod q: it serves nothing"));
+    tokio::time::advance(Time::from_secs(30)).await;
+    assert_eq!(asked(&mut rollout, &group, &pods), ["q"]);
+
+    // Another process tells all of them once more what serves; whom that reaches is not asked.
+    let remembered = Remembered {
+        memory: Some(rollout.wanted().unwrap().remembered),
+        ..Remembered::default()
+    };
+    let mut rollout = Rollout::load(&group.key, &remembered).unwrap();
+    run(&mut rollout, &group);
+    assert!(asked(&mut rollout, &group, &pods).is_empty());
+    let done = Done::Reloaded(inputs, Ok(reached(&["p", "q"])));
+    tell(&mut rollout, &group, done);
+    assert!(asked(&mut rollout, &group, &pods).is_empty());
+    assert_eq!(rollout.convergence().count(pods.iter()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn ops09_a_push_while_a_job_runs_is_fetched_at_once() {
     let (group, mut rollout) = (group(), rollout());
     run(&mut rollout, &group);

@@ -33,7 +33,9 @@ fn zone(ready: u32, wanted: u32, problem: Option<(&str, &str)>) -> ZoneView {
         known: true,
         wanted,
         ready,
+        rolled: ready,
         updated: ready,
+        behind: None,
         problem: problem.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
     }
 }
@@ -128,10 +130,10 @@ async fn only_a_condition_that_flips_gets_a_new_time() {
 #[tokio::test]
 async fn a_group_whose_pods_roll_is_ready_and_not_done() {
     let rolling = [(true, 1, "1 of 2 pods"), (false, 2, "0 of 2 pods")];
-    for (known, updated, words) in rolling {
+    for (known, rolled, words) in rolling {
         let state = serving(ZoneView {
             known,
-            updated,
+            rolled,
             ..zone(2, 2, None)
         });
         let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
@@ -146,6 +148,26 @@ async fn a_group_whose_pods_roll_is_ready_and_not_done() {
         let reconciling = condition(&status, "Reconciling").unwrap();
         assert!(reconciling.message.starts_with(words), "{reconciling:?}");
     }
+}
+
+#[tokio::test]
+async fn a_group_is_not_done_while_pods_serve_something_else() {
+    let behind = Some("pod b: it serves main@sha1:0: no room on the disk".to_owned());
+    let state = serving(ZoneView {
+        updated: 1,
+        behind,
+        ..zone(2, 2, None)
+    });
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    let Outcome::Progressing { reason, message } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(reason, "CatchingUp");
+    let words = "1 of 2 pods are known to serve main@sha1:1; pod b: it serves main@sha1:0: ";
+    assert!(message.starts_with(words), "{message}");
+    assert_eq!(says(&status, "Ready").0, "True");
+    assert_eq!(says(&status, "Reconciling").1, "CatchingUp");
+    assert_eq!(status.zones[0].updated, 1);
 }
 
 #[tokio::test]

@@ -41,15 +41,27 @@ impl<'a> View<'a> {
 
     /// How many pods are of the newest template, while some are not: ranges, image, resources and secrets come with it.
     fn rolling(&self) -> Option<u32> {
-        let settled = |zone: &ZoneView| zone.known && zone.updated >= zone.wanted;
-        let updated = |zone: &ZoneView| {
+        let settled = |zone: &ZoneView| zone.known && zone.rolled >= zone.wanted;
+        let rolled = |zone: &ZoneView| {
             if zone.known {
-                zone.updated.min(zone.wanted)
+                zone.rolled.min(zone.wanted)
             } else {
                 0
             }
         };
-        (!self.zones.iter().all(settled)).then(|| self.zones.iter().map(updated).sum())
+        (!self.zones.iter().all(settled)).then(|| self.zones.iter().map(rolled).sum())
+    }
+
+    /// How many pods are known to serve the wanted revision, while that is not known of all, and what one does instead.
+    fn catching_up(&self) -> Option<(u32, Option<&str>)> {
+        let mut zones = self.zones.iter();
+        if zones.all(|zone| zone.updated >= zone.wanted) {
+            return None;
+        }
+        let zones = self.zones.iter();
+        let updated = zones.map(|zone| zone.updated.min(zone.wanted)).sum();
+        let mut zones = self.zones.iter();
+        Some((updated, zones.find_map(|zone| zone.behind.as_deref())))
     }
 
     /// Why the last attempt broke off, while it is to be made again.
@@ -121,13 +133,23 @@ impl<'a> View<'a> {
             );
             return Outcome::Progressing { reason, message };
         }
-        if let Some(updated) = self.rolling() {
+        if let Some(rolled) = self.rolling() {
             return Outcome::Progressing {
                 reason: "RollingOut",
-                message: format!("{updated} of {wanted} pods run with the newest settings"),
+                message: format!("{rolled} of {wanted} pods run with the newest settings"),
             };
         }
         let label = &serving.revision.label;
+        if let Some((updated, behind)) = self.catching_up() {
+            let mut message = format!("{updated} of {wanted} pods are known to serve {label}");
+            if let Some(behind) = behind {
+                message = format!("{message}; {behind}");
+            }
+            return Outcome::Progressing {
+                reason: "CatchingUp",
+                message,
+            };
+        }
         match self.memory.observed_failure() {
             Some(failed) if failed.served => Outcome::Ready {
                 reason: "RolledBack",
@@ -341,6 +363,15 @@ fn previous(memory: &Memory) -> Option<&Served> {
     let serving = &memory.serving.as_ref()?.revision.commit;
     let mut before = memory.previous.iter();
     before.find(|served| served.revision.commit != *serving)
+}
+
+/// Whether what was told of pods is about the revision that serves now.
+pub(super) fn is_about(told: &McpGroupStatus, memory: &Memory) -> bool {
+    let told = told.revision.as_ref();
+    let told = told.and_then(|revision| revision.serving.as_ref());
+    let serving = memory.serving.as_ref();
+    let label = serving.map(|serving| cut(&serving.revision.label, MAX_TEXT));
+    told.is_some() && told == label.as_ref()
 }
 
 /// Puts what stops the group before everything else; once, however often it is told.

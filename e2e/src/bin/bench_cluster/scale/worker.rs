@@ -1,10 +1,13 @@
-//! What listens at the addresses of the played worker pods: it says that it has loaded whatever it is told, and lists the
-//! tools that every deploy finds.
+//! What listens at the addresses of the played worker pods: it says that it has loaded whatever it is told, that it serves what
+//! its group is to serve, and lists the tools that every deploy finds.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use kube::Client;
 use ramen_e2e::GRPC;
+use ramen_e2e::player::Served;
 use ramen_proto::v1::admin_server::{Admin, AdminServer};
 use ramen_proto::v1::mcp_server::{Mcp, McpServer};
 use ramen_proto::v1::{JsonRpc, ReloadRequest, ReloadResponse, StatusRequest, StatusResponse};
@@ -19,7 +22,8 @@ pub(crate) const TOOLS: [&str; 10] = [
     "add", "ask", "book", "cancel", "find", "list", "move", "price", "report", "send",
 ];
 
-struct Paper;
+#[derive(Clone)]
+struct Paper(Arc<Served>);
 
 #[tonic::async_trait]
 impl Admin for Paper {
@@ -36,9 +40,10 @@ impl Admin for Paper {
 
     async fn status(
         &self,
-        _request: Request<StatusRequest>,
+        request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        Ok(Response::new(StatusResponse::default()))
+        let status = self.0.status(request.metadata()).await;
+        status.map(Response::new)
     }
 }
 
@@ -56,15 +61,16 @@ impl Mcp for Paper {
 }
 
 /// Listens until the set is dropped: all pods have this machine's addresses, so one listener is every pod.
-pub(crate) async fn listen() -> anyhow::Result<JoinSet<()>> {
+pub(crate) async fn listen(client: &Client) -> anyhow::Result<JoinSet<()>> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, GRPC)))
         .await
         .context("the port of workers is taken")?;
+    let paper = Paper(Arc::new(Served::watch(client, None)));
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let served = tonic::transport::Server::builder()
-            .add_service(AdminServer::new(Paper))
-            .add_service(McpServer::new(Paper))
+            .add_service(AdminServer::new(paper.clone()))
+            .add_service(McpServer::new(paper))
             .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
             .await;
         if let Err(error) = served {
