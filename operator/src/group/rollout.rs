@@ -34,6 +34,8 @@ use crate::pods::PodView;
 const MIN_OVERDUE: Duration = Duration::from_mins(1);
 /// Reports that are remembered.
 const MAX_KNOWN: usize = 8;
+/// Bytes of them: a `ConfigMap` holds 1 MiB, and there is more in it.
+const MAX_KNOWN_BYTES: usize = 700 << 10;
 
 /// What the `ConfigMap` named `<group>-rollout` holds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -524,6 +524,46 @@ async fn while_a_revision_loads_pods_that_do_not_answer_set_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_remembered_fits_into_a_config_map_whatever_deploys_find() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    serve(&mut rollout, &group, "0", "t0");
+    let text = |long: usize| "\u{1}".repeat(long);
+    let errors: Vec<_> = (0..60)
+        .map(|_| {
+            json!({
+                "package": format!("tools/{}", "x".repeat(64)), "reason": "ImportFailed",
+                "message": text(200), "path": "p".repeat(600),
+            })
+        })
+        .collect();
+    let packages: Vec<_> = (0..600)
+        .map(|n| json!({"kind": "tool", "name": format!("{n:064}"), "ok": false}))
+        .collect();
+    for commit in 1..=9 {
+        let (commit, tree) = (commit.to_string(), format!("t{commit}"));
+        deploy(&mut rollout, &group, &commit, &tree, "failed");
+        let known = rollout.last().unwrap().clone();
+        let report: Report = serde_json::from_value(json!({
+            "errors": errors, "packages": packages, "outcome": "failed",
+        }))
+        .unwrap();
+        let done = Known::new(known.inputs, known.revision, &report);
+        rollout.learn(done.clone());
+        assert_eq!(rollout.last(), Some(&done));
+    }
+    let remembered = rollout.wanted().unwrap().remembered;
+    assert!(remembered.len() < 900 << 10, "{}", remembered.len());
+    let serving = rollout.memory().serving.clone().unwrap();
+    assert!(rollout.known(&serving.inputs).is_some());
+    assert!(
+        rollout.saved.known.len() > 3,
+        "{}",
+        rollout.saved.known.len()
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
     use crate::pods::tests::worker;
     use crate::reload::{Reloaded, Said};
