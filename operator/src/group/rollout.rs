@@ -256,7 +256,9 @@ impl Rollout {
                 .map_or(1, |since| since.as_secs());
             self.feed(Event::LayerLost, now);
         }
+        // It waits while the group is suspended: nothing would be looked at.
         if let Some(token) = &group.requested
+            && !group.spec.source.suspend
             && self.saved.memory.requested.as_deref() != Some(token)
         {
             self.feed(Event::Requested(token.clone()), now);
@@ -282,6 +284,8 @@ impl Rollout {
         if group.spec.source.suspend {
             self.want_look = false;
             self.look_at = None;
+            // Nobody asks whether that is still so.
+            self.trouble = None;
         } else if self.look_at.is_none() && !self.resolving && !self.want_look {
             // Resumed, or never asked.
             self.want_look = true;

@@ -298,15 +298,30 @@ async fn a_source_that_does_not_answer_is_asked_again_later_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_group_does_not_look() {
-    let group = validated(
-        json!({"source": {"url": "https://git.example/x/y", "suspend": true}}),
-        referenced(),
-    );
-    let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
-    run(&mut rollout, &group);
+async fn a_suspended_group_does_not_look_and_what_is_asked_of_it_waits() {
+    let group = |suspend: bool| {
+        let source = json!({"url": "https://git.example/x/y", "suspend": suspend});
+        let mut group = validated(json!({ "source": source }), referenced());
+        group.requested = Some("now".to_owned());
+        group
+    };
+    let mut rollout = Rollout::load(&group(true).key, &Remembered::default()).unwrap();
+    let trouble = Trouble {
+        finding: Finding::group(Reason::SourceUnreachable, "no route"),
+        transient: true,
+    };
+    tell(&mut rollout, &group(true), Done::Resolved(Err(trouble)));
     assert!(!rollout.want_look);
     assert_eq!(rollout.next_timer(), None);
+    assert_eq!(
+        rollout.trouble(),
+        None,
+        "nobody asks whether it is still so"
+    );
+    assert_eq!(rollout.memory().requested, None);
+    run(&mut rollout, &group(false));
+    assert!(rollout.want_look);
+    assert_eq!(rollout.memory().requested.as_deref(), Some("now"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,6 +151,25 @@ async fn a_group_whose_pods_roll_is_ready_and_not_done() {
 }
 
 #[tokio::test]
+async fn a_group_that_serves_and_is_suspended_says_so() {
+    let mut state = serving(zone(2, 2, None));
+    let source = json!({"url": "https://git.example/team/tools", "suspend": true});
+    let group = validated(json!({ "source": source }), referenced());
+    let rollout = state.rollout.as_mut().unwrap();
+    rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    assert!(matches!(outcome, Outcome::Ready { .. }));
+    let said = condition(&status, "SourceFetched").unwrap();
+    assert_eq!((&*said.status, &*said.reason), ("True", "Suspended"));
+    assert!(
+        said.message
+            .ends_with("newer than main@sha1:1 is looked for"),
+        "{}",
+        said.message
+    );
+}
+
+#[tokio::test]
 async fn a_group_is_not_done_while_pods_serve_something_else() {
     let behind = Some("pod b: it serves main@sha1:0: no room on the disk".to_owned());
     let state = serving(ZoneView {

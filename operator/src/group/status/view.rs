@@ -201,11 +201,22 @@ impl<'a> View<'a> {
 
     pub(super) fn source(&self) -> Told {
         let kind = conditions::SOURCE_FETCHED;
+        let observed = self.memory.observed.as_ref();
+        if self.memory.settings.suspended {
+            let message = match observed {
+                Some(observed) => format!(
+                    "spec.source.suspend is set: nothing newer than {} is looked for",
+                    observed.label
+                ),
+                None => "spec.source.suspend is set: the source is not asked".to_owned(),
+            };
+            return Told::new(kind, observed.map(|_| true), "Suspended", &message);
+        }
         if let Some(trouble) = self.rollout.trouble() {
             let finding = &trouble.finding;
             return Told::new(kind, Some(false), finding.reason.as_str(), &finding.message);
         }
-        match &self.memory.observed {
+        match observed {
             Some(observed) => Told::new(kind, Some(true), "Fetched", &observed.label),
             None => Told::new(kind, None, "Resolving", "the source was not asked yet"),
         }
