@@ -19,7 +19,7 @@ use super::rollout::Rollout;
 use super::validate::{Invalid, Validated};
 use super::{Context, GroupKey, Outcome, State};
 use crate::error::Error;
-use crate::names;
+use crate::{names, reasons};
 
 /// Looks how the pods of a group are, whatever has become of its run.
 pub(super) fn look(ctx: &Context, group: &McpGroup, key: &GroupKey, state: &mut State) {
@@ -54,7 +54,7 @@ pub(super) fn outcome(
     state.faults.clone_from(&valid.faults);
     View::of(state).map_or(
         Outcome::Progressing {
-            reason: "Starting",
+            reason: reasons::STARTING,
             message: "nothing is known yet".to_owned(),
         },
         |view| view.outcome(),

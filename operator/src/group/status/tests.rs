@@ -237,14 +237,12 @@ async fn a_first_revision_that_fails_stalls_the_group() {
 #[tokio::test]
 async fn a_missing_secret_is_told_once_and_what_serves_stays_told() {
     let mut state = serving(zone(2, 2, None));
-    state.invalid = Some(Invalid {
-        reason: "SecretMissing",
-        message: "there is no Secret weather".to_owned(),
-    });
-    let outcome = Outcome::Stalled {
-        reason: "SecretMissing",
+    let invalid = Invalid {
+        reason: ramen_group::Reason::SecretMissing,
         message: "there is no Secret weather".to_owned(),
     };
+    let outcome = invalid.outcome();
+    state.invalid = Some(invalid);
     let mut status = McpGroupStatus::default();
     for second in 10..13 {
         status = compute(

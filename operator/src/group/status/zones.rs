@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use ramen_crds::{Replicas, ZoneStatus};
+use ramen_group::Reason;
 
 use crate::group::GroupKey;
 use crate::group::convergence::Convergence;
@@ -10,6 +11,7 @@ use crate::group::rollout::Rollout;
 use crate::group::validate::Validated;
 use crate::names::{self, child};
 use crate::pods::{PodView, refusal};
+use crate::reasons;
 use crate::watches::Caches;
 
 /// A zone.
@@ -165,8 +167,10 @@ fn problem_of<'p>(
                     &trouble.message,
                     Some(trouble.kind),
                 ),
-                (None, Some(ailment)) if ailment.blames => ("HostCrashed", &ailment.message, None),
-                (None, Some(ailment)) => ("PodsNotReady", &ailment.message, None),
+                (None, Some(ailment)) if ailment.blames => {
+                    (Reason::HostCrashed.as_str(), &ailment.message, None)
+                }
+                (None, Some(ailment)) => (reasons::PODS_NOT_READY, &ailment.message, None),
                 (None, None) => return None,
             };
             Some((kind, &pod.name, reason, message))

@@ -101,12 +101,12 @@ fn all() -> Vec<(&'static str, Value)> {
     cases.push(("serving-branch-gone", json(of(&state))));
 
     let mut state = serving(zone(2, 2, None));
-    let (reason, message) = ("SecretMissing", "there is no Secret weather".to_owned());
-    state.invalid = Some(Invalid {
-        reason,
-        message: message.clone(),
-    });
-    let outcome = Outcome::Stalled { reason, message };
+    let invalid = Invalid {
+        reason: Reason::SecretMissing,
+        message: "there is no Secret weather".to_owned(),
+    };
+    let outcome = invalid.outcome();
+    state.invalid = Some(invalid);
     let before = McpGroupStatus::default();
     let status = compute(
         &super::group(json!({})),
