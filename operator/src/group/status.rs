@@ -177,7 +177,12 @@ async fn announce(
             .find(|condition| condition.type_ == kind);
         found.cloned()
     };
-    for kind in [conditions::READY, conditions::DEPLOYED, conditions::STALLED] {
+    for kind in [
+        conditions::READY,
+        conditions::SOURCE_FETCHED,
+        conditions::DEPLOYED,
+        conditions::STALLED,
+    ] {
         let Some(new) = find(after, kind) else {
             continue;
         };
@@ -187,10 +192,15 @@ async fn announce(
         if new.status == "Unknown" || old.as_ref().is_some_and(same) {
             continue;
         }
+        // The first look is told by what comes of it.
+        let unknown = old.as_ref().is_none_or(|old| old.status == "Unknown");
+        if kind == conditions::SOURCE_FETCHED && new.status == "True" && unknown {
+            continue;
+        }
         let was_good = old.is_some_and(|old| old.status == "True");
         let warning = match kind {
             conditions::STALLED => true,
-            conditions::DEPLOYED => new.status == "False",
+            conditions::DEPLOYED | conditions::SOURCE_FETCHED => new.status == "False",
             _ => failed || (new.status == "False" && was_good),
         };
         let event = Event {

@@ -384,6 +384,24 @@ async fn events_tell_of_transitions_and_of_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_source_that_fails_under_what_serves_is_an_event_and_so_is_its_end() {
+    let (client, mut server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let mut state = serving(zone(2, 2, None));
+    let mut group = group(json!({}));
+    announced(&ctx, &mut server, &mut group, &mut state).await;
+    for (done, kind, reason) in [
+        (judged::unreachable(true), "Warning", "SourceUnreachable"),
+        (judged::unreachable(false), "Warning", "RefNotFound"),
+        (judged::pushed("1"), "Normal", "Fetched"),
+    ] {
+        judged::happened(&mut state, done);
+        let told = announced(&ctx, &mut server, &mut group, &mut state).await;
+        assert_eq!(told, [(kind.to_owned(), reason.to_owned())]);
+    }
+}
+
+#[tokio::test]
 async fn a_group_that_was_removed_meanwhile_is_no_error() {
     let (client, mut server) = api();
     let (ctx, _writers, _folder) = context(client);

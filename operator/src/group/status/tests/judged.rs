@@ -29,14 +29,14 @@ fn blank() -> State {
 }
 
 /// Something happened since the last run.
-fn happened(state: &mut State, done: Done) {
+pub(super) fn happened(state: &mut State, done: Done) {
     let group = validated(json!({}), referenced());
     let rollout = state.rollout.as_mut().unwrap();
     rollout.inbox.lock().unwrap().push(done);
     rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
 }
 
-fn pushed(commit: &str) -> Done {
+pub(super) fn pushed(commit: &str) -> Done {
     Done::Resolved(Ok(ramen_source::git::Resolved {
         name: Some("main".to_owned()),
         full_ref: Some("refs/heads/main".to_owned()),
@@ -45,7 +45,7 @@ fn pushed(commit: &str) -> Done {
     }))
 }
 
-fn unreachable(transient: bool) -> Done {
+pub(super) fn unreachable(transient: bool) -> Done {
     let (reason, message) = if transient {
         (Reason::SourceUnreachable, "the host does not answer")
     } else {
