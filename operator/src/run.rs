@@ -24,7 +24,10 @@ use crate::args::Args;
 use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
 use crate::gateways;
-use crate::group::{Context, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile};
+use crate::group::build::Network;
+use crate::group::{
+    Context, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile,
+};
 use crate::http::Pages;
 use crate::lease::Holder;
 use crate::metrics::Metrics;
@@ -128,6 +131,11 @@ async fn parts(
             .gateway_namespace
             .clone()
             .filter(|namespace| !namespace.is_empty()),
+        network: Network::new(
+            own_namespace(args).ok(),
+            args.dns_to.clone().unwrap_or_default().0,
+            args.metrics_from.clone().unwrap_or_default().0,
+        ),
     };
     let reporter = Reporter {
         controller: names::OPERATOR.to_owned(),

@@ -11,6 +11,7 @@ use ramen_group::{CidrSet, Finding, LayerRef};
 use tokio::time::Instant;
 
 use super::apply::Applied;
+use super::build::Network;
 use super::dereference::SeenSecrets;
 use super::rollout::Rollout;
 use super::status::ZoneView;
@@ -42,6 +43,8 @@ pub(crate) struct Operator {
     pub(crate) allow_http: bool,
     /// Where the gateways are.
     pub(crate) gateways: Option<String>,
+    /// Whom the policies of pods let in and out besides.
+    pub(crate) network: Network,
 }
 
 /// How pods reach a bucket.

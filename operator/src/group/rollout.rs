@@ -534,6 +534,7 @@ fn settings(group: &Validated, operator: &Operator) -> Settings {
         source: group.spec.source_fingerprint(),
         runtime: format!("{image}{PYTHON}{python}"),
         spec: group.spec.deploy_fingerprint(),
+        secrets: group.secrets_hash.clone(),
         suspended: group.spec.source.suspend,
         auto_rollback: group.spec.rollout.auto_rollback,
         history: group.spec.history,

@@ -102,6 +102,19 @@ impl Scene {
         self.server.serve(run, reply).await
     }
 
+    /// Runs it and shows the watches what was removed; gives what that was.
+    async fn removes(&mut self, group: &McpGroup) -> Vec<String> {
+        let before = self.kept.objects.borrow().clone();
+        let (ended, asked) = self.run(group).await;
+        ended.unwrap();
+        let removed = asked.iter().filter(|asked| asked.verb == "DELETE");
+        let hide = |asked: &Asked| {
+            self.writers.hide(&asked.path, before[&asked.path].clone());
+            asked.short()
+        };
+        removed.map(hide).collect()
+    }
+
     fn told(&self) -> Value {
         let objects = self.kept.objects.borrow();
         objects[GROUP]["status"].clone()
@@ -409,6 +422,38 @@ async fn keys_that_were_made_once_stay_and_a_zone_that_is_gone_takes_its_childre
         ["DELETE services/calc-b", "DELETE networkpolicies/calc-b"]
     );
     assert_eq!(scene.kept.objects.borrow()[keys]["data"], before);
+}
+
+#[tokio::test]
+async fn sec_what_guards_the_pods_of_a_zone_outlives_them() {
+    let mut scene = Scene::new();
+    let two = sample(json!({"zones": [{"name": "a"}, {"name": "b"}]}));
+    scene.run(&two).await.0.unwrap();
+    // As if something had been deployed.
+    let policy = "/apis/networking.k8s.io/v1/namespaces/team-a/networkpolicies/calc-b";
+    let deployment = "/apis/apps/v1/namespaces/team-a/deployments/calc-b";
+    {
+        let mut objects = scene.kept.objects.borrow_mut();
+        let mut object = objects[policy].clone();
+        object["apiVersion"] = json!("apps/v1");
+        object["kind"] = json!("Deployment");
+        object["spec"] = json!({"selector": {}, "template": {}});
+        objects.insert(deployment.to_owned(), object);
+    }
+    scene.kept.show(&mut scene.writers);
+    let running = json!({"phase": "Running"});
+    let pods = scene.ctx.pods.clone();
+    pods.show_pod(&json!({"ramen.dev/zone": "b"}), "calc-b-1", &running);
+
+    let one = sample(json!({"zones": [{"name": "a"}]}));
+    assert_eq!(
+        scene.removes(&one).await,
+        ["DELETE deployments/calc-b", "DELETE services/calc-b"]
+    );
+    // The Deployment is gone; the pod has calls to end.
+    assert_eq!(scene.removes(&one).await, Vec::<String>::new());
+    pods.hide_pod("calc-b-1");
+    assert_eq!(scene.removes(&one).await, ["DELETE networkpolicies/calc-b"]);
 }
 
 #[tokio::test]

@@ -305,6 +305,7 @@ fn secrets_hash(key: &Secret, secrets: &[(String, Arc<SecretData>)]) -> Option<S
 pub(crate) mod tests {
     use serde_json::json;
 
+    use super::super::build::Network;
     use super::*;
 
     pub(crate) fn operator() -> Operator {
@@ -315,6 +316,7 @@ pub(crate) mod tests {
             bucket: None,
             allow_http: false,
             gateways: None,
+            network: Network::new(Some("ramen".to_owned()), Vec::new(), Vec::new()),
         }
     }
 

@@ -533,7 +533,7 @@ async fn while_a_revision_loads_pods_that_do_not_answer_set_no_timer() {
             // No run takes it away before the load ends.
             let due = rollout.next_timer().is_some_and(|at| at <= Instant::now());
             assert!(!due, "{before:?}");
-            tokio::time::advance(Time::from_secs(60)).await;
+            tokio::time::advance(Time::from_mins(1)).await;
         }
     }
 }
