@@ -399,6 +399,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_secret_without_the_key_that_is_needed_is_named() {
+        let source = json!({
+            "url": "https://git.example/team/tools", "caSecretRef": {"name": "authority"},
+        });
+        let group = group(json!({ "source": source }));
+        let key = GroupKey::new("team-a", "calc");
+        let without = Referenced {
+            ca: Some(Some(data(&[("tls.crt", "x")]))),
+            ..referenced()
+        };
+        let invalid = validate(&group, &key, without, &operator()).unwrap_err();
+        assert_eq!(invalid.reason, Reason::SecretKeyMissing);
+        assert!(invalid.message.contains("`ca.crt`"), "{}", invalid.message);
+    }
+
+    #[test]
     fn what_a_group_names_and_is_not_there_is_told_and_costs_no_more() {
         let rules =
             json!([{"keys": ["key"], "tools": ["add"]}, {"keys": ["ci", "key"], "tools": ["*"]}]);
