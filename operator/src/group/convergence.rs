@@ -7,7 +7,6 @@ use std::time::Duration;
 use ramen_rollout::Inputs;
 use tokio::time::Instant;
 
-use super::rollout::image_of;
 use crate::pods::PodView;
 use crate::reload::Said;
 
@@ -46,15 +45,6 @@ impl Convergence {
         }
     }
 
-    /// Whether a pod answers calls with what is wanted or something before it. One of another image is on its way out.
-    fn answers(&self, pod: &PodView) -> bool {
-        let image = self.of.as_ref().and_then(image_of);
-        pod.ready
-            && pod.address.is_some()
-            && !pod.leaving
-            && image.is_none_or(|image| pod.image == image)
-    }
-
     /// Notes which pods there are.
     pub(super) fn note(&mut self, wanted: Option<&Inputs>, pods: &[PodView], now: Instant) {
         self.turn_to(wanted);
@@ -82,7 +72,7 @@ impl Convergence {
         let again = self.ask_at.take_if(|at| *at <= now).is_some();
         let due = pods.iter().filter(|pod| {
             let heard = self.heard.get(&pod.name);
-            self.answers(pod) && heard.is_none_or(|heard| again && heard.behind.is_some())
+            answers(pod) && heard.is_none_or(|heard| again && heard.behind.is_some())
         });
         let due: Vec<PodView> = due.cloned().collect();
         self.asked = self.asked.saturating_add(u32::from(again));
@@ -126,7 +116,7 @@ impl Convergence {
     /// How many of these pods serve what is wanted, and how many of them were not asked yet.
     pub(crate) fn count<'p>(&self, pods: impl Iterator<Item = &'p PodView>) -> (u32, u32) {
         let (mut serve, mut unasked) = (0, 0);
-        for pod in pods.filter(|pod| self.answers(pod)) {
+        for pod in pods.filter(|pod| answers(pod)) {
             match self.heard.get(&pod.name) {
                 None => unasked += 1,
                 Some(heard) => serve += u32::from(heard.behind.is_none()),
@@ -137,7 +127,7 @@ impl Convergence {
 
     /// The first of these pods that serves something else, and why.
     pub(crate) fn behind<'p>(&self, pods: impl Iterator<Item = &'p PodView>) -> Option<String> {
-        let pods = pods.filter(|pod| self.answers(pod));
+        let pods = pods.filter(|pod| answers(pod));
         let behind = pods.filter_map(|pod| {
             let why = self.heard.get(&pod.name)?.behind.as_ref()?;
             Some((&pod.name, why))
@@ -145,6 +135,11 @@ impl Convergence {
         let (name, why) = behind.min()?;
         Some(format!("pod {name}: {why}"))
     }
+}
+
+/// Whether a pod answers calls.
+fn answers(pod: &PodView) -> bool {
+    pod.ready && pod.address.is_some() && !pod.leaving
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::pods::tests::worker;
 fn inputs(tree: &str) -> Inputs {
     Inputs {
         tree: tree.to_owned(),
-        runtime: "ramen-worker:1 python newest".to_owned(),
+        runtime: String::new(),
         spec: String::new(),
     }
 }
@@ -69,14 +69,10 @@ async fn a_pod_is_asked_when_it_answers_calls_and_again_when_its_container_is_an
         ready: false,
         ..worker("p")
     };
-    let old = PodView {
-        image: "ramen-worker:0".to_owned(),
-        ..worker("old")
-    };
-    assert_eq!(asked(&mut one, &of, &[silent, old.clone()]), NOBODY);
-    assert_eq!(asked(&mut one, &of, &[worker("p"), old.clone()]), ["p"]);
+    assert_eq!(asked(&mut one, &of, &[silent]), NOBODY);
+    assert_eq!(asked(&mut one, &of, &[worker("p")]), ["p"]);
     one.said(&of, vec![said("p", None)]);
-    assert_eq!(asked(&mut one, &of, &[worker("p"), old]), NOBODY);
+    assert_eq!(asked(&mut one, &of, &[worker("p")]), NOBODY);
     let again = PodView {
         restarts: 1,
         ..worker("p")
