@@ -98,6 +98,12 @@ macro_rules! reasons {
 
 reasons! {
     Group {
+        InvalidSpec: "A field of the McpGroup cannot be used as it is. Nothing new is acted on; what serves goes on.",
+            "Correct the fields that the message names; `docs/reference/mcpgroup.md` says what each of them takes.";
+        SecretMissing: "A Secret that the McpGroup names is not in its namespace. Nothing new is acted on; what serves goes on.",
+            "Make the Secret, or correct its name; the group goes on by itself.";
+        SecretKeyMissing: "A Secret that the McpGroup names lacks a key that is needed. Nothing new is acted on; what serves goes on.",
+            "Add the key that the message names; the group goes on by itself.";
         SecretKeyRefused: "A key of a Secret of `spec.secrets` cannot be a variable; it is left out.",
             "Rename the key in the Secret: letters, digits, `_`, `-` and `.`, and no two keys that become the same variable.";
         AccessKeyUnknown: "An access rule names a key that the group does not have. The rule lets nobody in by it, and all other keys are shut out all the same.",

@@ -23,6 +23,21 @@ const JOBS: &str = "operator/src/deploy/jobs/tests.rs";
 /// A reason, a file of tests, and the test in it that asserts the reason.
 const TESTS: &[(Reason, &str, &str)] = &[
     (
+        Reason::InvalidSpec,
+        GROUP_CHECKS,
+        "all_faults_of_a_spec_are_told_at_once",
+    ),
+    (
+        Reason::SecretMissing,
+        GROUP_CHECKS,
+        "a_secret_that_is_missing_is_named_and_waited_for",
+    ),
+    (
+        Reason::SecretKeyMissing,
+        GROUP_CHECKS,
+        "a_secret_without_the_key_that_is_needed_is_named",
+    ),
+    (
         Reason::SecretKeyRefused,
         GROUP_CHECKS,
         "a_secret_that_is_missing_is_named_and_waited_for",

@@ -1,5 +1,7 @@
 //! What can go wrong in a run, each with a word for status, events and metrics.
 
+use crate::reasons;
+
 /// A run ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -40,16 +42,16 @@ impl Error {
                 kube::Error::Api(status)
                     if status.code == 403 && status.message.contains("quota") =>
                 {
-                    "QuotaExceeded"
+                    reasons::QUOTA_EXCEEDED
                 }
-                kube::Error::Api(status) if status.code == 403 => "Forbidden",
-                kube::Error::Api(status) if status.code == 422 => "Refused",
-                kube::Error::Api(_) => "ApiError",
-                _ => "ApiUnreachable",
+                kube::Error::Api(status) if status.code == 403 => reasons::FORBIDDEN,
+                kube::Error::Api(status) if status.code == 422 => reasons::REFUSED,
+                kube::Error::Api(_) => reasons::API_ERROR,
+                _ => reasons::API_UNREACHABLE,
             },
-            Self::Foreign { .. } => "ForeignObject",
-            Self::Memory { .. } => "MemoryUnreadable",
-            Self::Internal(_) => "Internal",
+            Self::Foreign { .. } => reasons::FOREIGN_OBJECT,
+            Self::Memory { .. } => reasons::MEMORY_UNREADABLE,
+            Self::Internal(_) => reasons::INTERNAL,
         }
     }
 

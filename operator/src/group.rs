@@ -5,6 +5,7 @@
 mod apply;
 pub mod build;
 mod context;
+mod convergence;
 mod dereference;
 mod health;
 mod rollout;
@@ -140,7 +141,7 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
     state.begin(group.metadata.uid.as_deref().unwrap_or_default());
     let result = phases(group, key, ctx, &mut state).await;
     if result.is_err() || state.invalid.is_some() {
-        status::look(ctx, key, &mut state);
+        status::look(ctx, group, key, &mut state);
     }
     let told = match &result {
         Err(error) if error.is_terminating() => Ok(()),
@@ -149,6 +150,10 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
     let word = result.as_ref().map_or("error", Outcome::state);
     ctx.metrics.reconciled(word, began.elapsed());
     ctx.metrics.moved(state.word.replace(word), Some(word));
+    let rollout = state.rollout.as_ref();
+    let fails = rollout.is_some_and(|rollout| rollout.trouble().is_some());
+    let failed = std::mem::replace(&mut state.source_fails, fails);
+    ctx.metrics.source_fails(fails, failed);
     match (result, told) {
         (Err(error), _) if error.is_terminating() => Ok(Action::await_change()),
         (Err(error), _) | (Ok(_), Err(error)) => Err(error),
@@ -221,7 +226,7 @@ async fn phases(
     if let Some(rollout) = &mut state.rollout {
         rollout.act(&validated, &ctx.operator, &ctx.work, &ctx.wake);
     }
-    Ok(status::outcome(ctx, &validated, state, &applied))
+    Ok(status::outcome(ctx, group, &validated, state, &applied))
 }
 
 /// Keeps the children of a group that cannot be acted on as they were wanted last.

@@ -19,6 +19,7 @@ mod metrics;
 pub mod names;
 mod pods;
 mod ports;
+mod reasons;
 mod reload;
 mod run;
 pub mod telemetry;

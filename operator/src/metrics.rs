@@ -51,6 +51,7 @@ pub(crate) struct Metrics {
     writes: Family<ByKind, Counter>,
     groups: Family<ByState, Gauge>,
     fetches: Family<ByResult, Counter>,
+    sources_failing: Gauge,
     deploys: Family<ByResult, Counter>,
     deploy_duration: Histogram,
     rollbacks: Counter,
@@ -69,6 +70,7 @@ impl Metrics {
             writes: Family::default(),
             groups: Family::default(),
             fetches: Family::default(),
+            sources_failing: Gauge::default(),
             deploys: Family::default(),
             deploy_duration: Histogram::new([1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0]),
             rollbacks: Counter::default(),
@@ -101,6 +103,11 @@ impl Metrics {
             "fetches",
             "Looks at repositories and fetches, by result (ok, failed)",
             metrics.fetches.clone(),
+        );
+        registry.register(
+            "sources_failing",
+            "Groups whose source could not be had when it was looked at last",
+            metrics.sources_failing.clone(),
         );
         registry.register(
             "deploys",
@@ -183,6 +190,20 @@ impl Metrics {
         self.fetches
             .get_or_create(&ByResult { result: word(ok) })
             .inc();
+    }
+
+    /// Whether the source of a group could be had when it was looked at last, after and before; of a group that is not
+    /// there, nothing fails.
+    pub(crate) fn source_fails(&self, fails: bool, failed: bool) {
+        match (failed, fails) {
+            (false, true) => {
+                self.sources_failing.inc();
+            }
+            (true, false) => {
+                self.sources_failing.dec();
+            }
+            (true, true) | (false, false) => {}
+        }
     }
 
     /// A deploy ended.
@@ -277,6 +298,7 @@ mod tests {
             r#"ramen_operator_reconciles_total{result="error"} 0"#,
             r#"ramen_operator_groups{state="stalled"} 0"#,
             r#"ramen_operator_fetches_total{result="failed"} 0"#,
+            "ramen_operator_sources_failing 0",
             r#"ramen_operator_deploys_total{result="broken"} 0"#,
             r#"ramen_operator_reloads_total{result="failed"} 0"#,
         ] {
@@ -295,5 +317,21 @@ mod tests {
         assert_eq!((count("progressing"), count("ready")), (0, 1));
         metrics.moved(Some("ready"), None);
         assert_eq!(count("ready"), 0);
+    }
+
+    #[test]
+    fn a_source_that_fails_is_counted_once_until_it_can_be_had_or_its_group_is_gone() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::new(&mut registry);
+        for (fails, failed, count) in [
+            (true, false, 1),
+            (true, true, 1),
+            (true, false, 2),
+            (false, true, 1),
+            (false, false, 1),
+        ] {
+            metrics.source_fails(fails, failed);
+            assert_eq!(metrics.sources_failing.get(), count);
+        }
     }
 }

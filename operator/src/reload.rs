@@ -8,6 +8,7 @@ mod offer;
 mod pods;
 mod push;
 mod smoke;
+mod survey;
 mod worker;
 
 use std::time::Duration;
@@ -19,7 +20,7 @@ use ramen_rollout::Failure;
 
 use crate::group::GroupKey;
 use crate::names;
-use crate::pods::Pods;
+use crate::pods::{PodView, Pods};
 
 pub(crate) use offer::{Expected, Offer};
 pub(crate) use push::{Plan, push};
@@ -46,10 +47,10 @@ pub(crate) struct ReloadRequest {
 }
 
 /// How a reload went.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reloaded {
-    /// Pods that serve the revision.
-    pub(crate) pods: u32,
+    /// The names of the pods that serve the revision.
+    pub(crate) pods: Vec<String>,
     /// Pods that could not be reached; they read the `ConfigMap`.
     pub(crate) unreachable: u32,
 }
@@ -78,6 +79,26 @@ pub(crate) struct Ailment {
     pub(crate) blames: bool,
 }
 
+/// Pods that answer calls are to be asked whether they serve what is wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct SurveyRequest {
+    /// Which.
+    pub(crate) pods: Vec<PodView>,
+    /// What is wanted.
+    pub(crate) desired: DesiredState,
+    /// The key of `ramen.v1.Admin`.
+    pub(crate) admin_key: Secret,
+}
+
+/// What a pod said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Which.
+    pub(crate) pod: String,
+    /// Why it does not serve what is wanted, for people; absent when it does.
+    pub(crate) behind: Option<String>,
+}
+
 /// What reloads pods.
 pub(crate) trait Reload: Send + Sync + 'static {
     /// Returns when the pods that can be reached serve the revision, or the first of them could not.
@@ -86,6 +107,9 @@ pub(crate) trait Reload: Send + Sync + 'static {
 
     /// What is wrong with pods that run and are not ready.
     fn inspect(&self, request: InspectRequest) -> BoxFuture<'static, Vec<Ailment>>;
+
+    /// Which of these pods serve what is wanted.
+    fn survey(&self, request: SurveyRequest) -> BoxFuture<'static, Vec<Said>>;
 }
 
 /// Calls the pods' own `Admin` services.
@@ -115,7 +139,7 @@ impl Reload for Push {
                 Ok(reloaded) => tracing::info!(
                     %group,
                     revision = plan.desired.revision,
-                    pods = reloaded.pods,
+                    pods = reloaded.pods.len(),
                     unreachable = reloaded.unreachable,
                     elapsed_ms,
                     "reloaded"
@@ -138,6 +162,13 @@ impl Reload for Push {
         Box::pin(async move {
             let pods = pods::targets(&pods, names::GRPC_PORT);
             inspect::inspect(pods, &request).await
+        })
+    }
+
+    fn survey(&self, request: SurveyRequest) -> BoxFuture<'static, Vec<Said>> {
+        Box::pin(async move {
+            let pods = pods::targets(&request.pods, names::GRPC_PORT);
+            survey::survey(pods, &request).await
         })
     }
 }

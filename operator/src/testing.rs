@@ -21,7 +21,9 @@ use crate::deploy::{Deploy, DeployRequest};
 use crate::group::{Context, Wake, Work};
 use crate::metrics::Metrics;
 use crate::pods::Pods;
-use crate::reload::{Ailment, InspectRequest, Reload, ReloadRequest, Reloaded};
+use crate::reload::{
+    Ailment, InspectRequest, Reload, ReloadRequest, Reloaded, Said, SurveyRequest,
+};
 use crate::watches::{Caches, Writers};
 
 /// A request as a test looks at it.
@@ -179,6 +181,10 @@ impl Reload for Never {
         &self,
         _request: InspectRequest,
     ) -> futures::future::BoxFuture<'static, Vec<Ailment>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn survey(&self, _request: SurveyRequest) -> futures::future::BoxFuture<'static, Vec<Said>> {
         Box::pin(std::future::pending())
     }
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use ramen_group::{DesiredState, LayerRef, Reason};
+use ramen_group::{DesiredState, LayerRef, Reason, shorten};
 use serde::{Deserialize, Serialize};
 
 /// Failed inputs that are remembered.
 const MAX_FAILED: usize = 32;
+/// Bytes of the words of each.
+const MAX_MESSAGE: usize = 1024;
 
 /// A revision as the source names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -244,7 +246,8 @@ impl Memory {
         self.failed.iter().find(|failed| failed.inputs == *inputs)
     }
 
-    pub(crate) fn remember_failure(&mut self, failed: Failed) {
+    pub(crate) fn remember_failure(&mut self, mut failed: Failed) {
+        shorten(&mut failed.message, MAX_MESSAGE);
         self.failed.retain(|known| known.inputs != failed.inputs);
         if self.failed.len() >= MAX_FAILED {
             self.failed.remove(0);

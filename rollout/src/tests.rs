@@ -534,3 +534,20 @@ fn answers_that_nobody_waits_for_change_nothing() {
 fn serde_roundtrip(memory: &Memory) -> Memory {
     serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
 }
+
+#[test]
+fn of_a_failure_no_more_words_are_remembered_than_fit() {
+    let mut memory = Memory::default();
+    memory.remember_failure(Failed {
+        inputs: memory.inputs("t"),
+        revision: revision("a"),
+        reason: Reason::ReloadFailed,
+        message: "é".repeat(2000),
+        served: false,
+    });
+    let message = &memory.failed[0].message;
+    assert!(
+        message.len() <= 1024 && message.ends_with("é…"),
+        "{message}"
+    );
+}

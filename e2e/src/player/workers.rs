@@ -169,6 +169,21 @@ fn desired(message: proto::DesiredState) -> Option<DesiredState> {
     })
 }
 
+fn message(desired: DesiredState) -> proto::DesiredState {
+    let layer = |layer: LayerRef| proto::Layer {
+        key: layer.key,
+        digest: layer.digest,
+        size: layer.size,
+    };
+    proto::DesiredState {
+        revision: desired.revision,
+        code: Some(layer(desired.code)),
+        deps: desired.deps.map(layer),
+        python: desired.python,
+        exclude: desired.exclude,
+    }
+}
+
 #[tonic::async_trait]
 impl Admin for Answers {
     async fn reload(
@@ -196,13 +211,15 @@ impl Admin for Answers {
         &self,
         _request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        let revision = self.last().map(|desired| desired.revision);
+        let last = self.last();
+        let revision = last.as_ref().map(|desired| desired.revision.clone());
         let revision = revision.unwrap_or_default();
         Ok(Response::new(StatusResponse {
             desired_revision: revision.clone(),
             revision,
             generation: 1,
             health: "SERVING".to_owned(),
+            serving: last.map(message),
             ..StatusResponse::default()
         }))
     }

@@ -97,7 +97,9 @@ pub(crate) struct State {
     /// What keeps the group from being acted on, as of the last run.
     pub(super) invalid: Option<Invalid>,
     pub(super) status: Option<McpGroupStatus>,
+    /// What is counted of it: where it stands, and whether its source fails.
     pub(super) word: Option<&'static str>,
+    pub(super) source_fails: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -149,6 +151,7 @@ impl Context {
             && let Ok(state) = state.try_lock()
         {
             self.metrics.moved(state.word, None);
+            self.metrics.source_fails(false, state.source_fails);
         }
     }
 
@@ -208,10 +211,10 @@ impl State {
     /// A group that was removed and made again starts afresh.
     pub(super) fn begin(&mut self, uid: &str) {
         if self.uid != uid {
-            let word = self.word;
             *self = Self {
                 uid: uid.to_owned(),
-                word,
+                word: self.word,
+                source_fails: self.source_fails,
                 ..Self::default()
             };
         }

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::known::{Known, MAX_ERRORS, MAX_TEXT, cut, entry};
+use super::convergence::Convergence;
 use super::dereference::Remembered;
 use super::health::{Ends, Health};
 use super::tasks::Done;
@@ -33,6 +34,8 @@ use crate::pods::PodView;
 const MIN_OVERDUE: Duration = Duration::from_mins(1);
 /// Reports that are remembered.
 const MAX_KNOWN: usize = 8;
+/// Bytes of them: a `ConfigMap` holds 1 MiB, and there is more in it.
+const MAX_KNOWN_BYTES: usize = 700 << 10;
 
 /// What the `ConfigMap` named `<group>-rollout` holds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -97,6 +100,9 @@ pub(crate) struct Rollout {
     retry_at: Option<Instant>,
     health: Health,
     want_inspection: bool,
+    convergence: Convergence,
+    /// Pods that are to be asked what they serve.
+    to_ask: Vec<PodView>,
     /// The fetch and the deploy under way.
     pub(super) fetching: Option<AbortHandle>,
     pub(super) deploying: Option<Deploying>,
@@ -163,6 +169,8 @@ impl Rollout {
             retry_at: None,
             health,
             want_inspection: false,
+            convergence: Convergence::default(),
+            to_ask: Vec::new(),
             fetching: None,
             deploying: None,
         })
@@ -183,6 +191,11 @@ impl Rollout {
     /// How what serves does.
     pub(crate) fn health(&self) -> &Health {
         &self.health
+    }
+
+    /// Which pods serve it.
+    pub(crate) fn convergence(&self) -> &Convergence {
+        &self.convergence
     }
 
     /// What a deploy of these inputs found, when it is remembered.
@@ -243,7 +256,9 @@ impl Rollout {
                 .map_or(1, |since| since.as_secs());
             self.feed(Event::LayerLost, now);
         }
+        // It waits while the group is suspended: nothing would be looked at.
         if let Some(token) = &group.requested
+            && !group.spec.source.suspend
             && self.saved.memory.requested.as_deref() != Some(token)
         {
             self.feed(Event::Requested(token.clone()), now);
@@ -269,6 +284,8 @@ impl Rollout {
         if group.spec.source.suspend {
             self.want_look = false;
             self.look_at = None;
+            // Nobody asks whether that is still so.
+            self.trouble = None;
         } else if self.look_at.is_none() && !self.resolving && !self.want_look {
             // Resumed, or never asked.
             self.want_look = true;
@@ -289,6 +306,9 @@ impl Rollout {
             return false;
         };
         self.want_inspection |= self.health.asks(now);
+        if !self.is_restoring() {
+            self.to_ask.extend(self.convergence.asks(pods, now));
+        }
         let image = image_of(&inputs);
         let failure = self.health.verdict(pods, image).or_else(|| {
             let message = overdue?;
@@ -326,6 +346,12 @@ impl Rollout {
         attempt.is_some_and(|attempt| matches!(attempt.stage, Stage::Reloading(_)))
     }
 
+    /// Pods are told to load once more what serves; the answer says which do.
+    fn is_restoring(&self) -> bool {
+        let restoring = self.saved.memory.restoring.as_ref();
+        restoring.is_some_and(|restore| !restore.waiting)
+    }
+
     /// Notes how the pods of what serves are, and says what that is.
     fn note(&mut self, pods: &[PodView], now: Instant) -> Option<Inputs> {
         let serving = self.saved.memory.serving.as_ref();
@@ -333,6 +359,7 @@ impl Rollout {
         let clock = k8s_openapi::jiff::Timestamp::now().as_second();
         self.health.note(inputs.as_ref(), pods, now, clock);
         self.saved.ends = self.health.ends().clone();
+        self.convergence.note(inputs.as_ref(), pods, now);
         inputs
     }
 
@@ -397,6 +424,10 @@ impl Rollout {
         if std::mem::take(&mut self.want_inspection) {
             work.inspect(self, group, wake);
         }
+        let pods = std::mem::take(&mut self.to_ask);
+        if !pods.is_empty() {
+            work.survey(self, group, wake, pods);
+        }
         while let Some(action) = self.pending.pop_front() {
             match action {
                 Action::Fetch(revision) => work.fetch(self, group, wake, revision),
@@ -433,7 +464,9 @@ impl Rollout {
     pub(super) fn next_timer(&self) -> Option<Instant> {
         // Nobody is asked before the end of a load, which wakes the group.
         let asks = self.health.next_timer().filter(|_| !self.is_loading());
-        let timers = [self.look_at, self.retry_at, asks];
+        let surveys = self.convergence.next_timer();
+        let surveys = surveys.filter(|_| !self.is_loading() && !self.is_restoring());
+        let timers = [self.look_at, self.retry_at, asks, surveys];
         timers.into_iter().flatten().min()
     }
 

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource as _};
-use ramen_crds::{McpGroup, McpGroupStatus};
+use ramen_crds::{McpGroup, McpGroupStatus, ZoneStatus};
 use serde_json::json;
 
 pub(crate) use self::view::View;
@@ -19,32 +19,42 @@ use super::rollout::Rollout;
 use super::validate::{Invalid, Validated};
 use super::{Context, GroupKey, Outcome, State};
 use crate::error::Error;
-use crate::names;
+use crate::{names, reasons};
 
 /// Looks how the pods of a group are, whatever has become of its run.
-pub(super) fn look(ctx: &Context, key: &GroupKey, state: &mut State) {
+pub(super) fn look(ctx: &Context, group: &McpGroup, key: &GroupKey, state: &mut State) {
     let pods = ctx.pods.workers(key);
-    let health = state.rollout.as_ref().map(Rollout::health);
-    let starts = state.rollout.as_ref().is_some_and(Rollout::starts_pods);
-    state.zones = match &state.valid {
-        Some(group) => zones::see(&ctx.caches, group, starts, &pods, health),
-        None => zones::live(&ctx.caches, key, &pods, health),
+    let rollout = state.rollout.as_ref();
+    let mut zones = match &state.valid {
+        Some(valid) => zones::see(&ctx.caches, valid, &pods, rollout),
+        None => zones::live(&ctx.caches, key, &pods, rollout),
     };
+    if let Some(rollout) = rollout {
+        let told = state.status.as_ref().or(group.status.as_ref());
+        let told = told.filter(|told| view::is_about(told, rollout.memory()));
+        let told: &[ZoneStatus] = match told {
+            Some(told) => &told.zones,
+            None => &[],
+        };
+        zones::converge(&mut zones, &pods, rollout.convergence(), told);
+    }
+    state.zones = zones;
     state.hurdle = ctx.pods.hurdle(key);
 }
 
 /// Where the group stands after a run that went through.
 pub(super) fn outcome(
     ctx: &Context,
-    group: &Validated,
+    group: &McpGroup,
+    valid: &Validated,
     state: &mut State,
     _written: &Children<Written>,
 ) -> Outcome {
-    look(ctx, &group.key, state);
-    state.faults.clone_from(&group.faults);
+    look(ctx, group, &valid.key, state);
+    state.faults.clone_from(&valid.faults);
     View::of(state).map_or(
         Outcome::Progressing {
-            reason: "Starting",
+            reason: reasons::STARTING,
             message: "nothing is known yet".to_owned(),
         },
         |view| view.outcome(),
@@ -167,7 +177,12 @@ async fn announce(
             .find(|condition| condition.type_ == kind);
         found.cloned()
     };
-    for kind in [conditions::READY, conditions::DEPLOYED, conditions::STALLED] {
+    for kind in [
+        conditions::READY,
+        conditions::SOURCE_FETCHED,
+        conditions::DEPLOYED,
+        conditions::STALLED,
+    ] {
         let Some(new) = find(after, kind) else {
             continue;
         };
@@ -177,10 +192,15 @@ async fn announce(
         if new.status == "Unknown" || old.as_ref().is_some_and(same) {
             continue;
         }
+        // The first look is told by what comes of it.
+        let unknown = old.as_ref().is_none_or(|old| old.status == "Unknown");
+        if kind == conditions::SOURCE_FETCHED && new.status == "True" && unknown {
+            continue;
+        }
         let was_good = old.is_some_and(|old| old.status == "True");
         let warning = match kind {
             conditions::STALLED => true,
-            conditions::DEPLOYED => new.status == "False",
+            conditions::DEPLOYED | conditions::SOURCE_FETCHED => new.status == "False",
             _ => failed || (new.status == "False" && was_good),
         };
         let event = Event {

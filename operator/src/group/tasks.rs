@@ -22,7 +22,10 @@ use super::{Operator, Wake};
 use crate::artifacts::Artifacts;
 use crate::deploy::{Deploy, DeployRequest};
 use crate::metrics::Metrics;
-use crate::reload::{Ailment, InspectRequest, Reload, ReloadRequest, Reloaded};
+use crate::pods::PodView;
+use crate::reload::{
+    Ailment, InspectRequest, Reload, ReloadRequest, Reloaded, Said, SurveyRequest,
+};
 
 /// What ends a piece of work.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub(crate) enum Done {
     Deployed(Revision, Inputs, Result<Box<Report>, Failure>),
     Reloaded(Inputs, Result<Reloaded, Failure>),
     Inspected(Inputs, Vec<Ailment>),
+    Surveyed(Inputs, Vec<Said>),
     /// A deploy whose end nobody waits for.
     GivenUp,
 }
@@ -278,6 +282,27 @@ impl Work {
         });
         Self::start(rollout, group, wake, async move {
             Done::Inspected(serving.inputs, said.await)
+        });
+    }
+
+    /// Asks pods that answer whether they serve what is wanted.
+    pub(super) fn survey(
+        &self,
+        rollout: &mut Rollout,
+        group: &Validated,
+        wake: &Wake,
+        pods: Vec<PodView>,
+    ) {
+        let Some(serving) = rollout.memory().serving.clone() else {
+            return;
+        };
+        let said = self.reload.survey(SurveyRequest {
+            pods,
+            desired: serving.desired,
+            admin_key: group.own.admin.clone(),
+        });
+        Self::start(rollout, group, wake, async move {
+            Done::Surveyed(serving.inputs, said.await)
         });
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ramen_crds::gateway::UpstreamEntry;
-use ramen_crds::{McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
+use ramen_crds::{ErrorEntry, McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
 use ramen_group::{Finding, Reason, keys_of_entries};
 use ramen_redact::{KeySet, Secret};
 use ramen_source::git::{Credentials, GitLimits, GitUrl, Remote, UrlPolicy, Wanted};
@@ -71,23 +71,34 @@ impl Validated {
 /// Why a group cannot be acted on before somebody changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invalid {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 
 impl Invalid {
     /// All reasons there are.
-    pub(crate) const REASONS: &[&str] = &[
-        "InvalidSpec",
-        "SecretMissing",
-        "SecretKeyMissing",
-        "SourceInvalid",
+    const REASONS: &[Reason] = &[
+        Reason::InvalidSpec,
+        Reason::SecretMissing,
+        Reason::SecretKeyMissing,
+        Reason::SourceInvalid,
     ];
+
+    /// Whether an entry of the errors list says why a group cannot be acted on.
+    pub(crate) fn is_told_by(entry: &ErrorEntry) -> bool {
+        let mut reasons = Self::REASONS.iter();
+        entry.package.is_none() && reasons.any(|reason| reason.as_str() == entry.reason)
+    }
+
+    /// For the errors list.
+    pub(crate) fn finding(&self) -> Finding {
+        Finding::group(self.reason, self.message.clone())
+    }
 
     /// Where it leaves the group.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome::Stalled {
-            reason: self.reason,
+            reason: self.reason.as_str(),
             message: self.message.clone(),
         }
     }
@@ -103,7 +114,7 @@ pub(crate) fn validate(
     let spec = ramen_crds::validate(group).map_err(|faults| {
         let faults: Vec<String> = faults.iter().take(8).map(ToString::to_string).collect();
         Invalid {
-            reason: "InvalidSpec",
+            reason: Reason::InvalidSpec,
             message: faults.join("; "),
         }
     })?;
@@ -210,7 +221,7 @@ fn present(field: &str, name: Option<&SecretName>, found: Option<Found>) -> Resu
         (None, _) => Ok(None),
         (Some(_), Some(Some(data))) => Ok(Some(data)),
         (Some(name), _) => Err(Invalid {
-            reason: "SecretMissing",
+            reason: Reason::SecretMissing,
             message: format!(
                 "{field}: there is no Secret {name} in this namespace; make it and the group goes on"
             ),
@@ -225,7 +236,7 @@ fn remote(
     operator: &Operator,
 ) -> Result<Remote, Invalid> {
     let unusable = |field: &str, error: &dyn std::fmt::Display| Invalid {
-        reason: "SourceInvalid",
+        reason: Reason::SourceInvalid,
         message: format!("{field}: {error}"),
     };
     let url = GitUrl::parse(spec.source.url.as_str())
@@ -234,7 +245,7 @@ fn remote(
     if let Some(ca) = ca {
         let Some(certificates) = ca.0.get("ca.crt") else {
             return Err(Invalid {
-                reason: "SecretKeyMissing",
+                reason: Reason::SecretKeyMissing,
                 message: "spec.source.caSecretRef: the Secret has no key `ca.crt`".to_owned(),
             });
         };
@@ -368,7 +379,7 @@ pub(crate) mod tests {
             ..referenced()
         };
         let invalid = validate(&group, &key, missing, &operator()).unwrap_err();
-        assert_eq!(invalid.reason, "SecretMissing");
+        assert_eq!(invalid.reason, Reason::SecretMissing);
         assert!(invalid.message.contains("weather"));
         let there = Referenced {
             secrets: vec![(
@@ -385,6 +396,22 @@ pub(crate) mod tests {
         };
         assert_eq!(refused.reason, Reason::SecretKeyRefused);
         assert!(!format!("{validated:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_secret_without_the_key_that_is_needed_is_named() {
+        let source = json!({
+            "url": "https://git.example/team/tools", "caSecretRef": {"name": "authority"},
+        });
+        let group = group(json!({ "source": source }));
+        let key = GroupKey::new("team-a", "calc");
+        let without = Referenced {
+            ca: Some(Some(data(&[("tls.crt", "x")]))),
+            ..referenced()
+        };
+        let invalid = validate(&group, &key, without, &operator()).unwrap_err();
+        assert_eq!(invalid.reason, Reason::SecretKeyMissing);
+        assert!(invalid.message.contains("`ca.crt`"), "{}", invalid.message);
     }
 
     #[test]
@@ -436,7 +463,7 @@ pub(crate) mod tests {
         }));
         let key = GroupKey::new("team-a", "calc");
         let invalid = validate(&group, &key, referenced(), &operator()).unwrap_err();
-        assert_eq!(invalid.reason, "InvalidSpec");
+        assert_eq!(invalid.reason, Reason::InvalidSpec);
         assert!(
             invalid.message.contains("allowedCIDRs[0]") && invalid.message.contains("zones[0]")
         );

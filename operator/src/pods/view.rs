@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::slim::{
     SlimCondition, SlimContainerStatus, SlimJob, SlimPod, SlimState, SlimTerminated, label, seconds,
 };
-use crate::names;
+use crate::{names, reasons};
 
 /// Characters of a message of the cluster.
 const MAX_MESSAGE: usize = 400;
@@ -292,18 +292,18 @@ pub(crate) fn refusal(message: &str) -> (&'static str, String) {
     let text = cut(message);
     if message.contains("exceeded quota") {
         let todo = "raise the ResourceQuota, or ask for less in zones";
-        ("QuotaExceeded", format!("{text}; {todo}"))
+        (reasons::QUOTA_EXCEEDED, format!("{text}; {todo}"))
     } else if message.contains("violates PodSecurity") {
         let todo = "the namespace's Pod Security level must admit `restricted` pods with what spec.worker adds";
-        ("PodSecurityRefused", format!("{text}; {todo}"))
+        (reasons::POD_SECURITY_REFUSED, format!("{text}; {todo}"))
     } else if message.contains("no PriorityClass") {
         let todo = "check worker.priorityClassName";
-        ("PodRefused", format!("{text}; {todo}"))
+        (reasons::POD_REFUSED, format!("{text}; {todo}"))
     } else if message.contains("RuntimeClass") {
         let todo = "check worker.runtimeClassName";
-        ("PodRefused", format!("{text}; {todo}"))
+        (reasons::POD_REFUSED, format!("{text}; {todo}"))
     } else {
-        ("PodRefused", text)
+        (reasons::POD_REFUSED, text)
     }
 }
 

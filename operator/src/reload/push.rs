@@ -71,7 +71,7 @@ pub(crate) async fn push(pods: &[Target], plan: &Plan) -> Result<Reloaded, Failu
             rest = others;
             match reload(canary, plan).await {
                 Ok(()) => {
-                    reloaded.pods += 1;
+                    reloaded.pods.push(canary.name.clone());
                     break;
                 }
                 Err(Fault::Unreachable(error)) => {
@@ -82,7 +82,7 @@ pub(crate) async fn push(pods: &[Target], plan: &Plan) -> Result<Reloaded, Failu
                     reason,
                     message,
                     transient,
-                }) => return Err(failure(canary, reason, &message, transient, reloaded.pods)),
+                }) => return Err(failure(canary, reason, &message, transient, 0)),
             }
         }
     }
@@ -97,7 +97,7 @@ pub(crate) async fn push(pods: &[Target], plan: &Plan) -> Result<Reloaded, Failu
     let mut refused = None;
     for (pod, result) in results {
         match result {
-            Ok(()) => reloaded.pods += 1,
+            Ok(()) => reloaded.pods.push(pod.name),
             Err(Fault::Unreachable(error)) => {
                 unreachable(&pod, &error);
                 reloaded.unreachable += 1;
@@ -115,8 +115,9 @@ pub(crate) async fn push(pods: &[Target], plan: &Plan) -> Result<Reloaded, Failu
         None => Ok(reloaded),
         Some((pod, reason, message, transient)) => {
             // Where others serve it, the revision is not to blame.
-            let transient = transient || reloaded.pods > 0;
-            Err(failure(&pod, reason, &message, transient, reloaded.pods))
+            let serve = reloaded.pods.len();
+            let transient = transient || serve > 0;
+            Err(failure(&pod, reason, &message, transient, serve))
         }
     }
 }
@@ -157,7 +158,7 @@ fn unreachable(pod: &Target, error: &str) {
     );
 }
 
-fn failure(pod: &Target, reason: Reason, message: &str, transient: bool, pods: u32) -> Failure {
+fn failure(pod: &Target, reason: Reason, message: &str, transient: bool, pods: usize) -> Failure {
     let serve = match pods {
         0 => String::new(),
         1 => " (1 pod serves it)".to_owned(),

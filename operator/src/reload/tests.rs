@@ -179,7 +179,7 @@ async fn a_pod_that_nobody_reaches_reads_the_config_map_and_the_next_is_the_cana
     *third.tools.lock().unwrap() = Some(vec!["add"]);
     let reloaded = push(&[gone, canary, other], &plan(&["add"])).await.unwrap();
     let wanted = Reloaded {
-        pods: 2,
+        pods: vec!["b".to_owned(), "c".to_owned()],
         unreachable: 1,
     };
     assert_eq!(reloaded, wanted);
@@ -217,7 +217,7 @@ async fn a_canary_that_serves_something_else_goes_back() {
 #[tokio::test]
 async fn a_worker_that_lets_no_call_of_the_operator_in_is_judged_by_its_numbers() {
     let (pod, script) = worker("a", vec![Ok(1)]).await;
-    assert_eq!(push(&[pod], &plan(&["add"])).await.unwrap().pods, 1);
+    assert_eq!(push(&[pod], &plan(&["add"])).await.unwrap().pods, ["a"]);
     assert_eq!(asked(&script), ["new"]);
 }
 
@@ -351,4 +351,67 @@ async fn a_pod_that_nobody_reaches_says_nothing_of_the_revision() {
     pod.ready = false;
     let said = inspect::inspect(vec![pod], &inspection()).await;
     assert!(!said[0].blames && said[0].message.contains("does not answer the operator"));
+}
+
+/// What a pod that serves this says when it is asked about the revision `new`.
+async fn asked_about_new(status: StatusResponse) -> Option<String> {
+    let (pod, script) = worker("a", vec![]).await;
+    *script.status.lock().unwrap() = status;
+    let request = SurveyRequest {
+        pods: Vec::new(),
+        desired: desired("new"),
+        admin_key: Secret::from("rma_key".to_owned()),
+    };
+    let mut said = survey::survey(vec![pod], &request).await;
+    assert_eq!(said.len(), 1);
+    said.pop().unwrap().behind
+}
+
+#[tokio::test]
+async fn a_pod_says_whether_it_serves_what_is_wanted() {
+    let serving = |revision: &str, digest: &str| StatusResponse {
+        revision: revision.to_owned(),
+        serving: Some(ramen_proto::v1::DesiredState {
+            revision: revision.to_owned(),
+            code: Some(ramen_proto::v1::Layer {
+                key: "t".to_owned(),
+                digest: digest.to_owned(),
+                size: 1,
+            }),
+            deps: None,
+            python: "3.11".to_owned(),
+            exclude: Vec::new(),
+        }),
+        ..StatusResponse::default()
+    };
+    assert_eq!(asked_about_new(serving("new", "sha256:00")).await, None);
+    // Another commit of the same tree.
+    assert_eq!(asked_about_new(serving("old", "sha256:00")).await, None);
+    let refused = StatusResponse {
+        last_error: "no room on the disk".to_owned(),
+        ..serving("old", "sha256:01")
+    };
+    let other = asked_about_new(refused).await;
+    assert_eq!(other.as_deref(), Some("it serves old: no room on the disk"));
+    let earlier = asked_about_new(serving("new", "sha256:01")).await;
+    assert_eq!(
+        earlier.as_deref(),
+        Some("it serves an earlier deploy of new")
+    );
+    // Workers of earlier versions name the revision alone.
+    for (revision, wanted) in [("new", None), ("old", Some("it serves old"))] {
+        let named = StatusResponse {
+            serving: None,
+            ..serving(revision, "")
+        };
+        assert_eq!(asked_about_new(named).await.as_deref(), wanted);
+    }
+    let request = SurveyRequest {
+        pods: Vec::new(),
+        desired: desired("new"),
+        admin_key: Secret::from("rma_key".to_owned()),
+    };
+    let said = survey::survey(vec![nobody("gone").await], &request).await;
+    let words = "it does not answer the operator";
+    assert_eq!(said[0].behind.as_deref(), Some(words));
 }

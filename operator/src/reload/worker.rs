@@ -165,6 +165,22 @@ fn fault(status: &Status) -> Fault {
     }
 }
 
+/// Whether a worker that says this of itself serves it. Another commit of the same tree is the same by another name.
+pub(super) fn serves(status: &StatusResponse, desired: &DesiredState) -> bool {
+    match &status.serving {
+        Some(serving) => {
+            let revision = serving.revision.clone();
+            *serving
+                == proto::DesiredState {
+                    revision,
+                    ..message(desired)
+                }
+        }
+        // One of an earlier version names the revision alone.
+        None => status.revision == desired.revision,
+    }
+}
+
 fn message(desired: &DesiredState) -> proto::DesiredState {
     let layer = |layer: &LayerRef| proto::Layer {
         key: layer.key.clone(),

@@ -90,7 +90,23 @@ impl Admin for Service {
             hosts,
             last_error,
             desired_revision,
+            serving: current.as_ref().map(|current| told(&current.desired)),
         }))
+    }
+}
+
+fn told(desired: &DesiredState) -> proto::DesiredState {
+    let layer = |layer: &LayerRef| proto::Layer {
+        key: layer.key.clone(),
+        digest: layer.digest.clone(),
+        size: layer.size,
+    };
+    proto::DesiredState {
+        revision: desired.revision.clone(),
+        code: Some(layer(&desired.code)),
+        deps: desired.deps.as_ref().map(layer),
+        python: desired.python.clone(),
+        exclude: desired.exclude.clone(),
     }
 }
 

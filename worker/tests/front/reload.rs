@@ -61,6 +61,7 @@ async fn admin_reload_swaps_and_the_same_again_changes_nothing() {
     assert_eq!(again.generation, 2);
     let status = status(&running).await;
     assert_eq!((status.revision.as_str(), status.generation), ("two", 2));
+    assert_eq!(status.serving, request(&two).into_inner().desired);
 }
 
 #[tokio::test]

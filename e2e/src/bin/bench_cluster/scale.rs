@@ -1,5 +1,5 @@
 //! A thousand groups on an API server where nothing runs but our operator, a release build. Pods are played: deploy jobs
-//! hand over reports, worker pods are said to be ready, and one listener answers the operator in the name of all of them.
+//! hand over reports, worker pods are said to be ready, and somebody answers the operator at the address of each.
 //! Everything else is real: the controllers of Kubernetes, the git hosts, the operator's store, its rights (those of the
 //! chart) and its requests.
 //!
@@ -9,7 +9,6 @@
 mod cost;
 mod crowd;
 mod idle;
-mod worker;
 
 use std::time::Instant;
 
@@ -55,7 +54,6 @@ async fn measure(
     let mut operator = Operator::new(&account, &account.server, &folder.path().join("operator"))?;
     operator.set("RAMEN_OPERATOR_LOG", "info");
     let mut crowd = Crowd::new(&namespace.client, &namespace.name).await?;
-    let _workers = worker::listen().await?;
     let papers = Containers::Paper(crowd::paper());
     let _player = Player::start(&namespace.client, None, papers, folder.path().join("pods"))?;
 

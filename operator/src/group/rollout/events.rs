@@ -7,7 +7,7 @@ use ramen_rollout::{Event, Failure, Fetched, Inputs, Revision};
 use ramen_source::git::Resolved;
 use tokio::time::Instant;
 
-use super::{Known, MAX_KNOWN, Rollout, Trouble};
+use super::{Known, MAX_KNOWN, MAX_KNOWN_BYTES, Rollout, Trouble};
 use crate::group::tasks::{Done, Stored};
 use crate::group::validate::Validated;
 
@@ -20,14 +20,19 @@ impl Rollout {
         match done {
             Done::GivenUp => {}
             Done::Inspected(inputs, ailments) => self.health.said(&inputs, ailments),
+            Done::Surveyed(inputs, said) => self.convergence.said(&inputs, said),
             Done::Resolved(found) => self.resolved(found, group, now),
             Done::Fetched(revision, stored) => self.fetched(revision, stored, now),
             Done::Deployed(revision, inputs, report) => {
                 self.deployed(revision, inputs, report, now);
             }
-            Done::Reloaded(inputs, Ok(_)) => {
+            Done::Reloaded(inputs, Ok(reloaded)) => {
                 self.setback = None;
-                self.feed(Event::Reloaded(inputs), now);
+                self.feed(Event::Reloaded(inputs.clone()), now);
+                let serving = self.saved.memory.serving.as_ref();
+                if serving.is_some_and(|serving| serving.inputs == inputs) {
+                    self.convergence.loaded(&inputs, reloaded.pods);
+                }
             }
             Done::Reloaded(inputs, Err(failure)) => {
                 self.setback = Some(failure.clone());
@@ -145,21 +150,28 @@ impl Rollout {
         }
     }
 
-    /// Remembers what a deploy found; what is oldest and serves nowhere is forgotten.
-    fn learn(&mut self, known: Known) {
+    /// Remembers what a deploy found; what is oldest and serves nowhere is forgotten first.
+    pub(super) fn learn(&mut self, known: Known) {
         let all = &mut self.saved.known;
         all.retain(|old| old.inputs != known.inputs);
+        all.push(known);
         let memory = &self.saved.memory;
-        while all.len() >= MAX_KNOWN {
-            let served = |known: &Known| {
-                let mut served = memory.serving.iter().chain(&memory.previous);
-                served.any(|served| served.inputs == known.inputs)
-            };
-            let oldest = all.iter().position(|known| !served(known)).unwrap_or(0);
+        let served = |known: &Known| {
+            let mut served = memory.serving.iter().chain(&memory.previous);
+            served.any(|served| served.inputs == known.inputs)
+        };
+        // The last one stays: it is what people look for.
+        while all.len() > 1 && (all.len() > MAX_KNOWN || bytes(all) > MAX_KNOWN_BYTES) {
+            let old = &all[..all.len() - 1];
+            let oldest = old.iter().position(|known| !served(known)).unwrap_or(0);
             all.remove(oldest);
         }
-        all.push(known);
     }
+}
+
+/// How long it is as it is saved.
+fn bytes(known: &[Known]) -> usize {
+    serde_json::to_string(known).map_or(0, |text| text.len())
 }
 
 /// Reasons that the surroundings may take back.

@@ -298,15 +298,30 @@ async fn a_source_that_does_not_answer_is_asked_again_later_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_group_does_not_look() {
-    let group = validated(
-        json!({"source": {"url": "https://git.example/x/y", "suspend": true}}),
-        referenced(),
-    );
-    let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
-    run(&mut rollout, &group);
+async fn a_suspended_group_does_not_look_and_what_is_asked_of_it_waits() {
+    let group = |suspend: bool| {
+        let source = json!({"url": "https://git.example/x/y", "suspend": suspend});
+        let mut group = validated(json!({ "source": source }), referenced());
+        group.requested = Some("now".to_owned());
+        group
+    };
+    let mut rollout = Rollout::load(&group(true).key, &Remembered::default()).unwrap();
+    let trouble = Trouble {
+        finding: Finding::group(Reason::SourceUnreachable, "no route"),
+        transient: true,
+    };
+    tell(&mut rollout, &group(true), Done::Resolved(Err(trouble)));
     assert!(!rollout.want_look);
     assert_eq!(rollout.next_timer(), None);
+    assert_eq!(
+        rollout.trouble(),
+        None,
+        "nobody asks whether it is still so"
+    );
+    assert_eq!(rollout.memory().requested, None);
+    run(&mut rollout, &group(false));
+    assert!(rollout.want_look);
+    assert_eq!(rollout.memory().requested.as_deref(), Some("now"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -521,6 +536,104 @@ async fn while_a_revision_loads_pods_that_do_not_answer_set_no_timer() {
             tokio::time::advance(Time::from_mins(1)).await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_remembered_fits_into_a_config_map_whatever_deploys_find() {
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    serve(&mut rollout, &group, "0", "t0");
+    let text = |long: usize| "\u{1}".repeat(long);
+    let errors: Vec<_> = (0..60)
+        .map(|_| {
+            json!({
+                "package": format!("tools/{}", "x".repeat(64)), "reason": "ImportFailed",
+                "message": text(200), "path": "p".repeat(600),
+            })
+        })
+        .collect();
+    let packages: Vec<_> = (0..600)
+        .map(|n| json!({"kind": "tool", "name": format!("{n:064}"), "ok": false}))
+        .collect();
+    for commit in 1..=9 {
+        let (commit, tree) = (commit.to_string(), format!("t{commit}"));
+        deploy(&mut rollout, &group, &commit, &tree, "failed");
+        let known = rollout.last().unwrap().clone();
+        let report: Report = serde_json::from_value(json!({
+            "errors": errors, "packages": packages, "outcome": "failed",
+        }))
+        .unwrap();
+        let done = Known::new(known.inputs, known.revision, &report);
+        rollout.learn(done.clone());
+        assert_eq!(rollout.last(), Some(&done));
+    }
+    let remembered = rollout.wanted().unwrap().remembered;
+    assert!(remembered.len() < 900 << 10, "{}", remembered.len());
+    let serving = rollout.memory().serving.clone().unwrap();
+    assert!(rollout.known(&serving.inputs).is_some());
+    assert!(
+        rollout.saved.known.len() > 3,
+        "{}",
+        rollout.saved.known.len()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
+    use crate::pods::tests::worker;
+    use crate::reload::{Reloaded, Said};
+    let asked = |rollout: &mut Rollout, group: &Validated, pods: &[PodView]| {
+        assert!(!rollout.observe(group, pods, None, Instant::now()));
+        let asked = std::mem::take(&mut rollout.to_ask);
+        let names = asked.into_iter().map(|pod| pod.name);
+        names.collect::<Vec<_>>()
+    };
+    let reached = |pods: &[&str]| Reloaded {
+        pods: pods.iter().map(|pod| (*pod).to_owned()).collect(),
+        unreachable: 0,
+    };
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    deploy(&mut rollout, &group, "1", "t1", "ok");
+    let pods = [worker("p"), worker("q")];
+    assert!(
+        asked(&mut rollout, &group, &pods).is_empty(),
+        "it is on its way"
+    );
+    let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+        panic!("a reload is next");
+    };
+    let inputs = served.inputs;
+    let done = Done::Reloaded(inputs.clone(), Ok(reached(&["p"])));
+    tell(&mut rollout, &group, done);
+    assert_eq!(asked(&mut rollout, &group, &pods), ["q"]);
+    let said = Said {
+        pod: "q".to_owned(),
+        behind: Some("it serves nothing".to_owned()),
+    };
+    tell(
+        &mut rollout,
+        &group,
+        Done::Surveyed(inputs.clone(), vec![said]),
+    );
+    assert!(asked(&mut rollout, &group, &pods).is_empty());
+    let behind = rollout.convergence().behind(pods.iter());
+    assert_eq!(behind.as_deref(), Some("pod q: it serves nothing"));
+    tokio::time::advance(Time::from_secs(30)).await;
+    assert_eq!(asked(&mut rollout, &group, &pods), ["q"]);
+
+    // Another process tells all of them once more what serves; whom that reaches is not asked.
+    let remembered = Remembered {
+        memory: Some(rollout.wanted().unwrap().remembered),
+        ..Remembered::default()
+    };
+    let mut rollout = Rollout::load(&group.key, &remembered).unwrap();
+    run(&mut rollout, &group);
+    assert!(asked(&mut rollout, &group, &pods).is_empty());
+    let done = Done::Reloaded(inputs, Ok(reached(&["p", "q"])));
+    tell(&mut rollout, &group, done);
+    assert!(asked(&mut rollout, &group, &pods).is_empty());
+    assert_eq!(rollout.convergence().count(pods.iter()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use super::View;
 use crate::error::Error;
 use crate::group::Outcome;
 use crate::group::rollout::cut;
+use crate::reasons;
 pub(super) use ramen_crds::labels::condition::{
     DEPLOYED, READY, RECONCILING, SOURCE_FETCHED, STALLED, WORKERS_AVAILABLE,
 };
@@ -71,7 +72,7 @@ pub(super) fn all(
                 Told::new(
                     READY,
                     Some(true),
-                    "Serving",
+                    reasons::SERVING,
                     "the wanted pods serve; something new is under way",
                 )
             } else {
@@ -96,7 +97,7 @@ pub(super) fn all(
                 Told::new(
                     READY,
                     Some(true),
-                    "Serving",
+                    reasons::SERVING,
                     "the wanted pods serve; the last run broke off",
                 )
             } else if view.is_none() {
@@ -110,8 +111,9 @@ pub(super) fn all(
     let (source, deployed, workers) = view.map_or_else(
         || {
             let known = |kind| {
-                Told::before(before, kind)
-                    .unwrap_or_else(|| Told::new(kind, None, "NotKnown", "nothing is known yet"))
+                Told::before(before, kind).unwrap_or_else(|| {
+                    Told::new(kind, None, reasons::NOT_KNOWN, "nothing is known yet")
+                })
             };
             (
                 known(SOURCE_FETCHED),

@@ -33,7 +33,9 @@ fn zone(ready: u32, wanted: u32, problem: Option<(&str, &str)>) -> ZoneView {
         known: true,
         wanted,
         ready,
+        rolled: ready,
         updated: ready,
+        behind: None,
         problem: problem.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
     }
 }
@@ -128,10 +130,10 @@ async fn only_a_condition_that_flips_gets_a_new_time() {
 #[tokio::test]
 async fn a_group_whose_pods_roll_is_ready_and_not_done() {
     let rolling = [(true, 1, "1 of 2 pods"), (false, 2, "0 of 2 pods")];
-    for (known, updated, words) in rolling {
+    for (known, rolled, words) in rolling {
         let state = serving(ZoneView {
             known,
-            updated,
+            rolled,
             ..zone(2, 2, None)
         });
         let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
@@ -146,6 +148,45 @@ async fn a_group_whose_pods_roll_is_ready_and_not_done() {
         let reconciling = condition(&status, "Reconciling").unwrap();
         assert!(reconciling.message.starts_with(words), "{reconciling:?}");
     }
+}
+
+#[tokio::test]
+async fn a_group_that_serves_and_is_suspended_says_so() {
+    let mut state = serving(zone(2, 2, None));
+    let source = json!({"url": "https://git.example/team/tools", "suspend": true});
+    let group = validated(json!({ "source": source }), referenced());
+    let rollout = state.rollout.as_mut().unwrap();
+    rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    assert!(matches!(outcome, Outcome::Ready { .. }));
+    let said = condition(&status, "SourceFetched").unwrap();
+    assert_eq!((&*said.status, &*said.reason), ("True", "Suspended"));
+    assert!(
+        said.message
+            .ends_with("newer than main@sha1:1 is looked for"),
+        "{}",
+        said.message
+    );
+}
+
+#[tokio::test]
+async fn a_group_is_not_done_while_pods_serve_something_else() {
+    let behind = Some("pod b: it serves main@sha1:0: no room on the disk".to_owned());
+    let state = serving(ZoneView {
+        updated: 1,
+        behind,
+        ..zone(2, 2, None)
+    });
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    let Outcome::Progressing { reason, message } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(reason, "CatchingUp");
+    let words = "1 of 2 pods are known to serve main@sha1:1; pod b: it serves main@sha1:0: ";
+    assert!(message.starts_with(words), "{message}");
+    assert_eq!(says(&status, "Ready").0, "True");
+    assert_eq!(says(&status, "Reconciling").1, "CatchingUp");
+    assert_eq!(status.zones[0].updated, 1);
 }
 
 #[tokio::test]
@@ -196,14 +237,12 @@ async fn a_first_revision_that_fails_stalls_the_group() {
 #[tokio::test]
 async fn a_missing_secret_is_told_once_and_what_serves_stays_told() {
     let mut state = serving(zone(2, 2, None));
-    state.invalid = Some(Invalid {
-        reason: "SecretMissing",
-        message: "there is no Secret weather".to_owned(),
-    });
-    let outcome = Outcome::Stalled {
-        reason: "SecretMissing",
+    let invalid = Invalid {
+        reason: ramen_group::Reason::SecretMissing,
         message: "there is no Secret weather".to_owned(),
     };
+    let outcome = invalid.outcome();
+    state.invalid = Some(invalid);
     let mut status = McpGroupStatus::default();
     for second in 10..13 {
         status = compute(
@@ -342,6 +381,24 @@ async fn events_tell_of_transitions_and_of_nothing_else() {
             event("Warning", "ImportFailed")
         ]
     );
+}
+
+#[tokio::test]
+async fn a_source_that_fails_under_what_serves_is_an_event_and_so_is_its_end() {
+    let (client, mut server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let mut state = serving(zone(2, 2, None));
+    let mut group = group(json!({}));
+    announced(&ctx, &mut server, &mut group, &mut state).await;
+    for (done, kind, reason) in [
+        (judged::unreachable(true), "Warning", "SourceUnreachable"),
+        (judged::unreachable(false), "Warning", "RefNotFound"),
+        (judged::pushed("1"), "Normal", "Fetched"),
+    ] {
+        judged::happened(&mut state, done);
+        let told = announced(&ctx, &mut server, &mut group, &mut state).await;
+        assert_eq!(told, [(kind.to_owned(), reason.to_owned())]);
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use super::zones::ZoneView;
 use crate::group::rollout::{MAX_ERRORS, MAX_TEXT, Rollout, cut, entry};
 use crate::group::validate::Invalid;
 use crate::group::{Outcome, State};
+use crate::reasons;
 
 /// What is known of a group in this process.
 pub(crate) struct View<'a> {
@@ -41,15 +42,27 @@ impl<'a> View<'a> {
 
     /// How many pods are of the newest template, while some are not: ranges, image, resources and secrets come with it.
     fn rolling(&self) -> Option<u32> {
-        let settled = |zone: &ZoneView| zone.known && zone.updated >= zone.wanted;
-        let updated = |zone: &ZoneView| {
+        let settled = |zone: &ZoneView| zone.known && zone.rolled >= zone.wanted;
+        let rolled = |zone: &ZoneView| {
             if zone.known {
-                zone.updated.min(zone.wanted)
+                zone.rolled.min(zone.wanted)
             } else {
                 0
             }
         };
-        (!self.zones.iter().all(settled)).then(|| self.zones.iter().map(updated).sum())
+        (!self.zones.iter().all(settled)).then(|| self.zones.iter().map(rolled).sum())
+    }
+
+    /// How many pods are known to serve the wanted revision, while that is not known of all, and what one does instead.
+    fn catching_up(&self) -> Option<(u32, Option<&str>)> {
+        let mut zones = self.zones.iter();
+        if zones.all(|zone| zone.updated >= zone.wanted) {
+            return None;
+        }
+        let zones = self.zones.iter();
+        let updated = zones.map(|zone| zone.updated.min(zone.wanted)).sum();
+        let mut zones = self.zones.iter();
+        Some((updated, zones.find_map(|zone| zone.behind.as_deref())))
     }
 
     /// Why the last attempt broke off, while it is to be made again.
@@ -89,9 +102,9 @@ impl<'a> View<'a> {
     pub(super) fn outcome(&self) -> Outcome {
         if let Some(attempt) = &self.memory.attempting {
             let (reason, verb) = match &attempt.stage {
-                Stage::Fetching => ("Fetching", "fetching"),
-                Stage::Deploying(_) => ("Deploying", "deploying"),
-                Stage::Reloading(_) => ("Reloading", "loading"),
+                Stage::Fetching => (reasons::FETCHING, "fetching"),
+                Stage::Deploying(_) => (reasons::DEPLOYING, "deploying"),
+                Stage::Reloading(_) => (reasons::RELOADING, "loading"),
             };
             let mut message = format!("{verb} {}", attempt.revision.label);
             if let Some(hurdle) = self.hurdle() {
@@ -101,7 +114,7 @@ impl<'a> View<'a> {
         }
         if let Some(setback) = self.setback() {
             return Outcome::Progressing {
-                reason: "Retrying",
+                reason: reasons::RETRYING,
                 message: format!("{}; it is tried again", setback.message),
             };
         }
@@ -111,40 +124,55 @@ impl<'a> View<'a> {
         let (ready, wanted) = self.pods();
         if !self.serves() {
             let (reason, message) = self.problem().map_or_else(
-                || ("PodsNotReady", format!("{ready} of {wanted} pods answer")),
+                || {
+                    (
+                        reasons::PODS_NOT_READY,
+                        format!("{ready} of {wanted} pods answer"),
+                    )
+                },
                 |(_, message)| {
                     (
-                        "PodsNotReady",
+                        reasons::PODS_NOT_READY,
                         format!("{ready} of {wanted} pods answer: {message}"),
                     )
                 },
             );
             return Outcome::Progressing { reason, message };
         }
-        if let Some(updated) = self.rolling() {
+        if let Some(rolled) = self.rolling() {
             return Outcome::Progressing {
-                reason: "RollingOut",
-                message: format!("{updated} of {wanted} pods run with the newest settings"),
+                reason: reasons::ROLLING_OUT,
+                message: format!("{rolled} of {wanted} pods run with the newest settings"),
             };
         }
         let label = &serving.revision.label;
+        if let Some((updated, behind)) = self.catching_up() {
+            let mut message = format!("{updated} of {wanted} pods are known to serve {label}");
+            if let Some(behind) = behind {
+                message = format!("{message}; {behind}");
+            }
+            return Outcome::Progressing {
+                reason: reasons::CATCHING_UP,
+                message,
+            };
+        }
         match self.memory.observed_failure() {
             Some(failed) if failed.served => Outcome::Ready {
-                reason: "RolledBack",
+                reason: reasons::ROLLED_BACK,
                 message: format!(
                     "{label} serves again; {} served and was taken back: {}",
                     failed.revision.label, failed.message
                 ),
             },
             Some(failed) => Outcome::Ready {
-                reason: "LastGoodServes",
+                reason: reasons::LAST_GOOD_SERVES,
                 message: format!(
                     "{label} goes on serving; {} was refused: {}",
                     failed.revision.label, failed.message
                 ),
             },
             None => Outcome::Ready {
-                reason: "Serving",
+                reason: reasons::SERVING,
                 message: format!("{label} serves in {wanted} pods"),
             },
         }
@@ -153,12 +181,12 @@ impl<'a> View<'a> {
     fn nothing_serves(&self) -> Outcome {
         if let Some(failed) = self.memory.observed_failure() {
             return Outcome::Stalled {
-                reason: "DeployFailed",
+                reason: reasons::DEPLOY_FAILED,
                 message: format!("{} was refused: {}", failed.revision.label, failed.message),
             };
         }
         if let Some(trouble) = self.rollout.trouble() {
-            let (reason, message) = ("SourceFailed", trouble.finding.message.clone());
+            let (reason, message) = (reasons::SOURCE_FAILED, trouble.finding.message.clone());
             return if trouble.transient {
                 Outcome::Progressing { reason, message }
             } else {
@@ -167,25 +195,41 @@ impl<'a> View<'a> {
         }
         if self.memory.settings.suspended {
             return Outcome::Stalled {
-                reason: "Suspended",
+                reason: reasons::SUSPENDED,
                 message: "spec.source.suspend is set and nothing was deployed before".to_owned(),
             };
         }
         Outcome::Progressing {
-            reason: "Resolving",
+            reason: reasons::RESOLVING,
             message: "looking where the source's ref points".to_owned(),
         }
     }
 
     pub(super) fn source(&self) -> Told {
         let kind = conditions::SOURCE_FETCHED;
+        let observed = self.memory.observed.as_ref();
+        if self.memory.settings.suspended {
+            let message = match observed {
+                Some(observed) => format!(
+                    "spec.source.suspend is set: nothing newer than {} is looked for",
+                    observed.label
+                ),
+                None => "spec.source.suspend is set: the source is not asked".to_owned(),
+            };
+            return Told::new(kind, observed.map(|_| true), reasons::SUSPENDED, &message);
+        }
         if let Some(trouble) = self.rollout.trouble() {
             let finding = &trouble.finding;
             return Told::new(kind, Some(false), finding.reason.as_str(), &finding.message);
         }
-        match &self.memory.observed {
-            Some(observed) => Told::new(kind, Some(true), "Fetched", &observed.label),
-            None => Told::new(kind, None, "Resolving", "the source was not asked yet"),
+        match observed {
+            Some(observed) => Told::new(kind, Some(true), reasons::FETCHED, &observed.label),
+            None => Told::new(
+                kind,
+                None,
+                reasons::RESOLVING,
+                "the source was not asked yet",
+            ),
         }
     }
 
@@ -209,12 +253,12 @@ impl<'a> View<'a> {
                 let message = self
                     .hurdle()
                     .map_or_else(|| label.clone(), |hurdle| format!("{label}: {hurdle}"));
-                Told::new(kind, None, "UnderWay", &message)
+                Told::new(kind, None, reasons::UNDER_WAY, &message)
             }
             (None, Some(serving)) => {
-                Told::new(kind, Some(true), "Deployed", &serving.revision.label)
+                Told::new(kind, Some(true), reasons::DEPLOYED, &serving.revision.label)
             }
-            (None, None) => Told::new(kind, None, "NotYet", "nothing was deployed yet"),
+            (None, None) => Told::new(kind, None, reasons::NOT_YET, "nothing was deployed yet"),
         }
     }
 
@@ -223,13 +267,13 @@ impl<'a> View<'a> {
         let (ready, wanted) = self.pods();
         let message = format!("{ready} of {wanted} pods answer");
         if self.serves() {
-            return Told::new(kind, Some(true), "PodsReady", &message);
+            return Told::new(kind, Some(true), reasons::PODS_READY, &message);
         }
         if self.memory.serving.is_none() {
             return Told::new(
                 kind,
                 Some(false),
-                "NothingToServe",
+                reasons::NOTHING_TO_SERVE,
                 "pods start with the first revision that deploys",
             );
         }
@@ -237,7 +281,7 @@ impl<'a> View<'a> {
             Some((reason, text)) => {
                 Told::new(kind, Some(false), reason, &format!("{message}: {text}"))
             }
-            None => Told::new(kind, Some(false), "PodsNotReady", &message),
+            None => Told::new(kind, Some(false), reasons::PODS_NOT_READY, &message),
         }
     }
 
@@ -343,24 +387,22 @@ fn previous(memory: &Memory) -> Option<&Served> {
     before.find(|served| served.revision.commit != *serving)
 }
 
+/// Whether what was told of pods is about the revision that serves now.
+pub(super) fn is_about(told: &McpGroupStatus, memory: &Memory) -> bool {
+    let told = told.revision.as_ref();
+    let told = told.and_then(|revision| revision.serving.as_ref());
+    let serving = memory.serving.as_ref();
+    let label = serving.map(|serving| cut(&serving.revision.label, MAX_TEXT));
+    told.is_some() && told == label.as_ref()
+}
+
 /// Puts what stops the group before everything else; once, however often it is told.
 pub(super) fn tell_first(status: &mut McpGroupStatus, invalid: &Invalid) {
     let before = status.errors.len();
-    status.errors.retain(|entry| {
-        entry.package.is_some() || !Invalid::REASONS.contains(&entry.reason.as_str())
-    });
+    status.errors.retain(|entry| !Invalid::is_told_by(entry));
     let removed = u32::try_from(before - status.errors.len()).unwrap_or_default();
     let total = status.errors_total.unwrap_or_default();
-    status.errors.insert(
-        0,
-        ErrorEntry {
-            package: None,
-            reason: invalid.reason.to_owned(),
-            message: cut(&invalid.message, MAX_TEXT),
-            path: None,
-            line: None,
-        },
-    );
+    status.errors.insert(0, entry(&invalid.finding()));
     status.errors.truncate(MAX_ERRORS);
     status.errors_total = Some(total.saturating_sub(removed).saturating_add(1));
 }

@@ -1,13 +1,17 @@
 //! How the zones of a group do: as their Deployments tell, and their pods.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use ramen_crds::Replicas;
+use ramen_crds::{Replicas, ZoneStatus};
+use ramen_group::Reason;
 
 use crate::group::GroupKey;
+use crate::group::convergence::Convergence;
 use crate::group::health::Health;
+use crate::group::rollout::Rollout;
 use crate::group::validate::Validated;
 use crate::names::{self, child};
 use crate::pods::{PodView, refusal};
+use crate::reasons;
 use crate::watches::Caches;
 
 /// A zone.
@@ -18,7 +22,12 @@ pub(crate) struct ZoneView {
     pub(crate) known: bool,
     pub(crate) wanted: u32,
     pub(crate) ready: u32,
+    /// Pods of the newest template.
+    pub(crate) rolled: u32,
+    /// Pods that serve what is wanted, as far as is known.
     pub(crate) updated: u32,
+    /// A pod that serves something else, and why.
+    pub(crate) behind: Option<String>,
     /// Reason and words of what holds pods up.
     pub(crate) problem: Option<(String, String)>,
 }
@@ -27,10 +36,10 @@ pub(crate) struct ZoneView {
 pub(super) fn see(
     caches: &Caches,
     group: &Validated,
-    starts: bool,
     pods: &[PodView],
-    health: Option<&Health>,
+    rollout: Option<&Rollout>,
 ) -> Vec<ZoneView> {
+    let starts = rollout.is_some_and(Rollout::starts_pods);
     let zones = group.spec.zones.iter().map(|zone| {
         let name = child::zone(&group.key.name, zone.name.as_str());
         let live = caches.deployments.get(&group.key.namespace, &name);
@@ -39,7 +48,7 @@ pub(super) fn see(
             Replicas::Scaled { .. } => None,
         };
         let name = zone.name.to_string();
-        let problem = problem_of(of_zone(pods, &name), health);
+        let problem = problem_of(of_zone(pods, &name), rollout.map(Rollout::health));
         zone_view(name, wanted, live.as_deref().filter(|_| starts), problem)
     });
     zones.collect()
@@ -50,17 +59,34 @@ pub(super) fn live(
     caches: &Caches,
     key: &GroupKey,
     pods: &[PodView],
-    health: Option<&Health>,
+    rollout: Option<&Rollout>,
 ) -> Vec<ZoneView> {
     let deployments = caches.deployments.of(key);
     let zones = deployments.iter().filter_map(|live| {
         let name = live.metadata.labels.as_ref()?.get(names::LABEL_ZONE)?;
-        let problem = problem_of(of_zone(pods, name), health);
+        let problem = problem_of(of_zone(pods, name), rollout.map(Rollout::health));
         Some(zone_view(name.clone(), None, Some(&**live), problem))
     });
     let mut zones: Vec<ZoneView> = zones.collect();
     zones.sort_by(|one, other| one.name.cmp(&other.name));
     zones
+}
+
+/// Fills in how many pods serve what is wanted. A process that has not heard of any pod yet goes by what was told of that
+/// revision before.
+pub(super) fn converge(
+    zones: &mut [ZoneView],
+    pods: &[PodView],
+    convergence: &Convergence,
+    told: &[ZoneStatus],
+) {
+    for zone in zones {
+        let (serve, unasked) = convergence.count(of_zone(pods, &zone.name));
+        let told = told.iter().find(|told| told.name == zone.name);
+        let told = told.filter(|_| convergence.is_blank());
+        zone.updated = serve + told.map_or(0, |told| told.updated.min(unasked));
+        zone.behind = convergence.behind(of_zone(pods, &zone.name));
+    }
 }
 
 fn of_zone<'p>(pods: &'p [PodView], zone: &str) -> impl Iterator<Item = &'p PodView> {
@@ -95,7 +121,9 @@ fn zone_view(
         known: status.is_some_and(|status| status.observed_generation >= generation),
         wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas)).max(1)),
         ready: number(status.and_then(|status| status.ready_replicas)),
-        updated: number(status.and_then(|status| status.updated_replicas)),
+        rolled: number(status.and_then(|status| status.updated_replicas)),
+        updated: 0,
+        behind: None,
         problem: live
             .and_then(refused)
             .or(problem)
@@ -139,8 +167,10 @@ fn problem_of<'p>(
                     &trouble.message,
                     Some(trouble.kind),
                 ),
-                (None, Some(ailment)) if ailment.blames => ("HostCrashed", &ailment.message, None),
-                (None, Some(ailment)) => ("PodsNotReady", &ailment.message, None),
+                (None, Some(ailment)) if ailment.blames => {
+                    (Reason::HostCrashed.as_str(), &ailment.message, None)
+                }
+                (None, Some(ailment)) => (reasons::PODS_NOT_READY, &ailment.message, None),
                 (None, None) => return None,
             };
             Some((kind, &pod.name, reason, message))

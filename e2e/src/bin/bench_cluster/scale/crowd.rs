@@ -8,11 +8,10 @@ use k8s_openapi::api::core::v1 as core;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use ramen_crds::McpGroup;
-use ramen_e2e::player::{Deploy, Outcome, Paper, report};
+use ramen_e2e::player::{Deploy, Outcome, Paper, Workers, report};
 use ramen_e2e::{GitHost, Group, Namespace, Operator, tool};
 use serde_json::{Value, json};
 
-use super::worker::TOOLS;
 use crate::clock::beat;
 
 const TEAMS: usize = 10;
@@ -21,6 +20,10 @@ const AT_ONCE: usize = 16;
 /// For all of them to come to rest.
 const LIMIT: Duration = Duration::from_mins(10);
 const INTERVAL: &str = "1m";
+/// The tools of every group that serves.
+const TOOLS: [&str; 10] = [
+    "add", "ask", "book", "cancel", "find", "list", "move", "price", "report", "send",
+];
 /// Groups whose deploy fails are named so.
 const FAILS: &str = "fails";
 
@@ -57,15 +60,16 @@ pub(crate) struct Crowd {
     count: usize,
 }
 
-/// What deploy jobs of these groups do.
+/// What deploy jobs and worker pods of these groups do.
 pub(crate) fn paper() -> Paper {
-    Paper::new(|deploy| {
+    let plays = |deploy: &Deploy| {
         let mut said = report(deploy, &TOOLS);
         if deploy.group.starts_with(FAILS) {
             spoil(deploy, &mut said);
         }
         Outcome::Report(said)
-    })
+    };
+    Paper::new(plays).answered_by(Workers::default())
 }
 
 /// Nothing of it can be imported.

@@ -281,14 +281,13 @@ async fn suspend_during_a_deploy_lets_it_end_and_starts_nothing_until_resumed() 
         group.look(&now()).await?;
         gate.add_permits(1);
         rig.serves(&group, &first).await?;
-        // The request was seen, and nothing was made of it.
-        let looked = group
-            .until(|group| {
-                let status = group.status.as_ref();
-                status.is_some_and(|status| status.last_requested_at.is_some())
-            })
+        // Nothing is made of the request, and the group says why.
+        let held = group
+            .until(|group| is(group, "SourceFetched", "True", "Suspended"))
             .await?;
-        assert!(serving(&looked).ends_with(&first));
+        assert!(serving(&held).ends_with(&first));
+        let acted_on = held.status.and_then(|status| status.last_requested_at);
+        assert_eq!(acted_on, None);
         let before = jobs(&group).await?;
         assert_eq!(before.len(), 1, "{before:?}");
 

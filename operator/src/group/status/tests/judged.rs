@@ -29,14 +29,14 @@ fn blank() -> State {
 }
 
 /// Something happened since the last run.
-fn happened(state: &mut State, done: Done) {
+pub(super) fn happened(state: &mut State, done: Done) {
     let group = validated(json!({}), referenced());
     let rollout = state.rollout.as_mut().unwrap();
     rollout.inbox.lock().unwrap().push(done);
     rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
 }
 
-fn pushed(commit: &str) -> Done {
+pub(super) fn pushed(commit: &str) -> Done {
     Done::Resolved(Ok(ramen_source::git::Resolved {
         name: Some("main".to_owned()),
         full_ref: Some("refs/heads/main".to_owned()),
@@ -45,7 +45,7 @@ fn pushed(commit: &str) -> Done {
     }))
 }
 
-fn unreachable(transient: bool) -> Done {
+pub(super) fn unreachable(transient: bool) -> Done {
     let (reason, message) = if transient {
         (Reason::SourceUnreachable, "the host does not answer")
     } else {
@@ -101,12 +101,12 @@ fn all() -> Vec<(&'static str, Value)> {
     cases.push(("serving-branch-gone", json(of(&state))));
 
     let mut state = serving(zone(2, 2, None));
-    let (reason, message) = ("SecretMissing", "there is no Secret weather".to_owned());
-    state.invalid = Some(Invalid {
-        reason,
-        message: message.clone(),
-    });
-    let outcome = Outcome::Stalled { reason, message };
+    let invalid = Invalid {
+        reason: Reason::SecretMissing,
+        message: "there is no Secret weather".to_owned(),
+    };
+    let outcome = invalid.outcome();
+    state.invalid = Some(invalid);
     let before = McpGroupStatus::default();
     let status = compute(
         &super::group(json!({})),

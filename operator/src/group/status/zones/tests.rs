@@ -72,3 +72,31 @@ fn the_worst_is_told_and_the_same_whatever_the_order() {
     }
     assert_eq!(problem(&json!([]), &pods), None);
 }
+
+#[test]
+fn pods_that_nobody_has_heard_of_count_as_they_were_told_and_then_by_what_they_say() {
+    let inputs = ramen_rollout::Inputs {
+        tree: "t".to_owned(),
+        runtime: String::new(),
+        spec: String::new(),
+    };
+    let pods = [worker("a"), worker("b"), ill("c", TroubleKind::Waits, "x")];
+    let zone = |told: &[ZoneStatus], convergence: &Convergence| {
+        let live = live(&json!([]));
+        let mut zones = [zone_view("default".to_owned(), Some(3), Some(&live), None)];
+        converge(&mut zones, &pods, convergence, told);
+        let [zone] = zones;
+        (zone.updated, zone.rolled)
+    };
+    let told = [ZoneStatus {
+        name: "default".to_owned(),
+        replicas: 3,
+        ready: 3,
+        updated: 3,
+    }];
+    let mut convergence = Convergence::default();
+    assert_eq!(zone(&[], &convergence), (0, 3));
+    assert_eq!(zone(&told, &convergence), (2, 3));
+    convergence.loaded(&inputs, vec!["b".to_owned()]);
+    assert_eq!(zone(&told, &convergence), (1, 3));
+}

@@ -1,0 +1,68 @@
+//! Asks pods that answer calls whether they serve what is wanted.
+
+use futures::StreamExt as _;
+use ramen_group::DesiredState;
+use ramen_proto::v1::StatusResponse;
+
+use super::push::Target;
+use super::worker::{Fault, Worker, serves};
+use super::{Said, SurveyRequest};
+
+/// Pods that are asked at the same time.
+const AT_ONCE: usize = 8;
+/// Characters of what a worker says of itself.
+const MAX_WORDS: usize = 300;
+
+/// What each of the pods says.
+pub(super) async fn survey(pods: Vec<Target>, request: &SurveyRequest) -> Vec<Said> {
+    let asked = pods.into_iter().map(async |pod| {
+        let behind = ask(&pod, request).await;
+        Said {
+            pod: pod.name,
+            behind,
+        }
+    });
+    let said = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
+    said.collect().await
+}
+
+/// Why one serves something else; `None` when it does not.
+async fn ask(pod: &Target, request: &SurveyRequest) -> Option<String> {
+    let status = match Worker::connect(pod).await {
+        Ok(worker) => worker.status(&request.admin_key).await,
+        Err(fault) => Err(fault),
+    };
+    match status {
+        Ok(status) if serves(&status, &request.desired) => None,
+        Ok(status) => Some(other(&status, &request.desired)),
+        Err(Fault::Unreachable(error)) => {
+            tracing::debug!(
+                pod = pod.name,
+                error,
+                "a pod cannot be asked what it serves"
+            );
+            // The same words each time, however it is not reached.
+            Some("it does not answer the operator".to_owned())
+        }
+        Err(Fault::Refused { message, .. }) => {
+            Some(format!("it does not say what it serves: {}", cut(&message)))
+        }
+    }
+}
+
+/// What it serves instead.
+fn other(status: &StatusResponse, wanted: &DesiredState) -> String {
+    let serves = match status.revision.as_str() {
+        "" => "it serves nothing".to_owned(),
+        same if same == wanted.revision => format!("it serves an earlier deploy of {same}"),
+        other => format!("it serves {}", cut(other)),
+    };
+    match status.last_error.as_str() {
+        "" => serves,
+        error => format!("{serves}: {}", cut(error)),
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_WORDS).collect()
+}
