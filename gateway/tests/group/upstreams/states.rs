@@ -160,6 +160,7 @@ async fn a_server_that_is_replaced_unheard_shows_its_new_tools() {
     })
     .await;
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    until(&gateway, "web", "up").await;
     assert_eq!(names(&tools(&gateway).await)[2..], ["web_v1"]);
     let (mut listening, _) = gateway.listen().await;
     deployed.store(2, Ordering::SeqCst);
@@ -220,6 +221,7 @@ async fn a_program_is_an_upstream_where_the_gateway_allows_it_and_refused_elsewh
         UpstreamSpec::new("files", Ok(transport), Duration::from_secs(10), &[])
     };
     let allowed = gateway(&worker, vec![program()], nearby()).await;
+    until(&allowed, "files", "up").await;
     assert_eq!(names(&tools(&allowed).await)[3..], ["files_token"]);
     assert_eq!(
         call(&allowed, "files_token", json!({})).await.text(),
@@ -271,6 +273,7 @@ async fn a_value_that_is_missing_costs_its_upstream_and_keeps_its_list() {
     let mut spec = spec("demo", KEY, &[worker.address]);
     spec.upstreams = vec![upstream("web", &web.url())];
     let gateway = gateway(&worker, spec.upstreams.clone(), nearby()).await;
+    until(&gateway, "web", "up").await;
     let before = tools(&gateway).await;
     let missing = || Err("X: the key k of the Secret s is not there".to_owned());
     spec.upstreams[0].server = missing();
