@@ -1,7 +1,7 @@
 //! A scripted `ramen.v1.Mcp` on a free port: answers by what the request asks for and remembers what it saw.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -30,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) release: Notify,
     /// Wakes whoever waits for a change of the counters.
     pub(crate) changed: Notify,
+    /// Makes the next session be refused as by a worker that is going.
+    pub(crate) refuse: AtomicBool,
     /// Makes every session announce a change of the tools.
     pub(crate) announce: watch::Sender<u32>,
 }
@@ -282,6 +284,9 @@ impl Mcp for Script {
     ) -> Result<Response<Outgoing>, Status> {
         if !self.sessions {
             return Err(Status::unimplemented("no sessions here"));
+        }
+        if self.seen.refuse.swap(false, Ordering::SeqCst) {
+            return Err(Status::unavailable("as asked"));
         }
         let script = self.clone();
         let mut incoming = request.into_inner();
