@@ -58,7 +58,7 @@ test: setup everything static docs ## everything, deterministic: static checks, 
 	@scripts/foreign.sh
 	@scripts/lanes.sh here 'make tests-here' cluster e2e/run.sh
 	@scripts/leftovers.sh "$(TARGET)"
-	@echo 'make test: all levels passed; what was left out is named in the lines that hold SKIPPED above'
+	@echo 'make test: all levels passed; the lines above name what was left out (SKIPPED), and what went well only at its second try (FLAKY, RERUN)'
 
 .PHONY: everything
 everything:
@@ -175,7 +175,7 @@ cluster-down: ## end it, leaving nothing
 
 .PHONY: e2e
 e2e: setup build ## the tests in a real Kubernetes alone (the first run builds it: 20 minutes)
-	@e2e/run.sh
+	@scripts/lanes.sh cluster e2e/run.sh
 
 .PHONY: images
 images: build ## build the images by their Containerfiles (buildah, as root) and compare them with the tests' own; prints the folder

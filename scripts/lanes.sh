@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs commands side by side: what needs the processors beside what mostly waits. Each line that they say begins with the name of its
-# lane. Every lane goes to its own end; then it is said once more what was skipped and how each went, and the exit is that of the
-# first that failed.
+# lane. Every lane goes to its own end; then it is said once more what was skipped, what went well only at its second try and how
+# each lane went, and the exit is that of the first that failed.
 # usage: lanes.sh NAME COMMAND [NAME COMMAND]...
 set -euo pipefail
 # Each lane is a group of processes of its own, so that an interrupt reaches all of it.
@@ -9,6 +9,9 @@ set -m
 declare -A lanes
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+# What a test was left out for: nextest shows nothing that a test printed which went well (tests/skip).
+export RAMEN_SKIPPED=$scratch/skipped
+: >"$RAMEN_SKIPPED"
 stop() {
   trap - INT TERM
   for pid in "${!lanes[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
@@ -18,10 +21,11 @@ stop() {
 trap stop INT TERM
 
 while [ $# -ge 2 ]; do
-  # What is told after an interrupt is still shown: that a cluster is down, for example.
+  # What is told after an interrupt is still shown: that a cluster is down, for example. FLAKY is nextest's word, RERUN pytest's.
   {
     trap : INT TERM
-    bash -c "$2" </dev/null 2>&1 | (trap '' INT TERM && exec sed -u -e "s/^/$1 | /" -e "/SKIPPED/w $scratch/$1")
+    bash -c "$2" </dev/null 2>&1 |
+      (trap '' INT TERM && exec sed -u -e "/SKIPPED\|FLAKY\|RERUN/w $scratch/said.$1" -e "s/^/$1 | /")
   } &
   lanes[$!]=$1
   shift 2
@@ -40,6 +44,7 @@ while [ "${#lanes[@]}" -gt 0 ]; do
     printf 'lane %s FAILED; the others go on\n' "$name" >&2
   fi
 done
-cat "$scratch"/*
+# Each once, whoever said it and how often.
+sed 's/^ *//' "$scratch"/said.* "$RAMEN_SKIPPED" | awk '!said[$0]++'
 printf '%s' "$told"
 exit "$first"

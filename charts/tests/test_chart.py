@@ -126,6 +126,10 @@ def test_the_operator_knows_every_variable_that_the_chart_sets(case):
         known -= {"RAMEN_OPERATOR_NAMESPACES"}
     if not VALUES[case].get("webhooks"):
         known -= {"RAMEN_OPERATOR_HOOKS_DIR"}
+    policies = VALUES[case].get("networkPolicy", {})
+    for value, name in (("dnsTo", "RAMEN_OPERATOR_DNS_TO"), ("metricsFrom", "RAMEN_OPERATOR_METRICS_FROM")):
+        if value not in policies:
+            known -= {name}
     # With gateways alone: see test_gateway.py.
     known -= {"RAMEN_OPERATOR_GATEWAY_NAMESPACE"}
     # With a bucket alone: see test_pods_can_be_told_to_read_the_bucket_themselves.
@@ -139,6 +143,14 @@ def test_images_of_workers_are_handed_on():
     worker = VALUES["full"]["worker"]["image"]
     assert env["RAMEN_OPERATOR_WORKER_IMAGE"] == f"{worker['repository']}@{worker['digest']}"
     assert env["RAMEN_OPERATOR_ALLOW_HTTP"] == "1" and env["HTTPS_PROXY"]
+
+
+def test_peers_of_policies_are_handed_on_as_they_are():
+    (deployment,) = of(rendered("full"), "Deployment")
+    env = {e["name"]: e.get("value") for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    policies = VALUES["full"]["networkPolicy"]
+    assert json.loads(env["RAMEN_OPERATOR_DNS_TO"]) == policies["dnsTo"]
+    assert json.loads(env["RAMEN_OPERATOR_METRICS_FROM"]) == policies["metricsFrom"]
 
 
 @CASES
@@ -186,13 +198,13 @@ def test_hooks_have_a_port_only_where_they_are_wanted():
     (deployment,) = of(documents, "Deployment")
     (volume,) = [v for v in deployment["spec"]["template"]["spec"]["volumes"] if v["name"] == "hooks"]
     assert volume["secret"] == {"secretName": "ramen-hooks", "defaultMode": 0o440, "optional": True}
-    (policy,) = of(documents, "NetworkPolicy")
+    (policy,) = of(documents, "NetworkPolicy", "ramen-operator")
     assert "hooks" in [rule["ports"][0]["port"] for rule in policy["spec"]["ingress"]]
 
 
 def test_addresses_that_hand_out_credentials_are_out_of_reach():
     for case in ("default", "full"):
-        (policy,) = of(rendered(case), "NetworkPolicy")
+        (policy,) = of(rendered(case), "NetworkPolicy", "ramen-operator")
         assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
         blocks = [peer["ipBlock"] for rule in policy["spec"]["egress"] for peer in rule.get("to", [])]
         assert "169.254.0.0/16" in next(b for b in blocks if b["cidr"] == "0.0.0.0/0")["except"]
@@ -202,11 +214,22 @@ def test_addresses_that_hand_out_credentials_are_out_of_reach():
 
 
 def test_only_pods_of_ours_reach_the_artifacts():
-    (policy,) = of(rendered("default"), "NetworkPolicy")
+    (policy,) = of(rendered("default"), "NetworkPolicy", "ramen-operator")
     rules = {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]}
     for peer in rules["artifacts"]:
         assert peer["podSelector"]["matchLabels"]
     assert of(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
+
+
+def test_sec_pods_of_groups_are_guarded_before_and_after_their_group_is_there():
+    """Policies add up: what a group's own do not open stays closed, also once they went with the group."""
+    for case, namespaces in (("default", ["ramen-system"]), ("namespaced", ["team-a", "team-b"]), ("cluster", [])):
+        policies = of(rendered(case), "NetworkPolicy", "ramen-groups")
+        assert [policy["metadata"]["namespace"] for policy in policies] == namespaces
+        for policy in policies:
+            spec = policy["spec"]
+            assert spec["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in spec and "egress" not in spec
+            assert spec["podSelector"] == {"matchLabels": {"app.kubernetes.io/managed-by": "ramen-operator"}}
 
 
 def test_ops08_uninstalling_the_kind_keeps_it_and_its_groups():

@@ -300,6 +300,45 @@ def test_ops08_groups_outlive_the_charts_and_a_newer_kind_takes_the_place_of_an_
     assert cluster.get("rmg", "library", "-n", "team-a")["spec"].items() >= GROUP["spec"].items()
 
 
+def test_ops08_it_is_installed_beside_a_kind_of_nearly_the_same_name(cluster):
+    """ToolHive has a kind MCPGroup, with the plural that ours has: only groups and short names tell the two apart."""
+    names = {"kind": "MCPGroup", "plural": "mcpgroups", "singular": "mcpgroup", "shortNames": ["mcpg"]}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    other = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "mcpgroups.toolhive.stacklok.dev"},
+        "spec": {
+            "group": "toolhive.stacklok.dev",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    theirs = {
+        "apiVersion": "toolhive.stacklok.dev/v1alpha1",
+        "kind": "MCPGroup",
+        "metadata": {"name": "their-own", "namespace": "team-a"},
+    }
+    cluster.namespace("team-a")
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(other))
+    try:
+        cluster.helm("upgrade", "--install", "ramen-crds", str(CRDS), "-n", "team-a")
+        for kind in ("mcpgroups.toolhive.stacklok.dev", "mcpgroups.ramen.dev"):
+            for condition in ("Established", "NamesAccepted"):
+                cluster.kubectl("wait", f"crd/{kind}", f"--for=condition={condition}", "--timeout=30s")
+        for document in (theirs, GROUP):
+            cluster.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        for word, name, group in (
+            ("rmg", "library", "ramen.dev"), ("mcpgroups.ramen.dev", "library", "ramen.dev"),
+            ("mcpg", "their-own", "toolhive.stacklok.dev"),
+        ):
+            found = cluster.get(word, name, "-n", "team-a")
+            assert found["apiVersion"].partition("/")[0] == group, word
+    finally:
+        cluster.kubectl("delete", "crd", "mcpgroups.toolhive.stacklok.dev")
+
+
 def earlier(tmp_path) -> str | None:
     """The charts as they were before the newest commit that changed them."""
     log = subprocess.run(
@@ -325,10 +364,26 @@ def test_ops08_an_upgrade_from_the_charts_before_leaves_one_operator_and_its_gro
         cluster.helm("upgrade", "--install", "ramen-crds", str(chart), "-n", "team-a")
         cluster.kubectl("wait", "crd/mcpgroups.ramen.dev", "--for=condition=Established", "--timeout=30s")
 
+    # Whatever the commit before had: here it lacks a field that the newer kind has.
+    (definition,) = (tmp_path / "charts" / "ramen-crds" / "files").glob("*.yaml")
+    older = yaml.safe_load(definition.read_text())
+    spec = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["worker"]["properties"].pop("podLabels", None)
+    definition.write_text(yaml.safe_dump(older))
+    labelled = {**GROUP, "spec": {**GROUP["spec"], "worker": {"podLabels": {"team": "noodles"}}}}
+
+    def tried() -> subprocess.CompletedProcess:
+        command = [CLUSTER, "kubectl", "--name", NAME, "--", "apply", "--dry-run=server", "-f", "-"]
+        return subprocess.run(
+            command, input=json.dumps(labelled), env=cluster.env, capture_output=True, text=True, check=False, timeout=60
+        )
+
     kind(tmp_path / "charts" / "ramen-crds")
     cluster.kubectl("delete", "rmg", "library", "-n", "team-a", "--ignore-not-found")
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(GROUP))
     before = cluster.get("rmg", "library", "-n", "team-a")
+    # Another kind counts a moment after it was written.
+    cluster.until(lambda: "podLabels" in tried().stderr)
     cluster.helm("install", "up", str(tmp_path / "charts" / "ramen"), "-n", "upgrade", values={})
     kind(CRDS)
     cluster.helm("upgrade", "up", str(CHART), "-n", "upgrade", values={})
@@ -336,6 +391,10 @@ def test_ops08_an_upgrade_from_the_charts_before_leaves_one_operator_and_its_gro
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["metadata"]["generation"] == 1
     assert after["spec"].items() >= before["spec"].items()
+    # What the newer kind has is taken, and there when it is read.
+    cluster.until(lambda: tried().returncode == 0)
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(labelled))
+    assert cluster.get("rmg", "library", "-n", "team-a")["spec"]["worker"]["podLabels"] == {"team": "noodles"}
     (deployment,) = cluster.get("deployments", "-n", "upgrade")["items"]
     assert deployment["metadata"]["generation"] <= 2
     cluster.helm("rollback", "up", "-n", "upgrade")

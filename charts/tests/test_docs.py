@@ -82,6 +82,16 @@ def test_the_group_that_the_notes_of_the_chart_show_is_valid():
     is_valid_group(yaml.safe_load(text))
 
 
+def test_sec_the_policy_that_a_page_shows_is_the_one_of_the_chart():
+    def policy(documents) -> dict:
+        (found,) = [d for d in documents if d and d["kind"] == "NetworkPolicy" and d["metadata"]["name"] == "ramen-groups"]
+        return found
+
+    shown = policy(document for _, document in manifests())
+    ours = policy(yaml.safe_load_all(template(CHART, {}).stdout))
+    assert shown["spec"] == ours["spec"]
+
+
 def test_values_in_the_pages_are_taken_by_the_chart():
     shown = {name: text for name, text in blocks("yaml").items() if name.endswith(":values.yaml")}
     assert shown

@@ -61,6 +61,9 @@ enum Sub {
     /// Print the reference of this command line as markdown
     #[command(hide = true)]
     Reference,
+    /// End the servers of a command that was killed; started by it
+    #[command(hide = true)]
+    Guard,
 }
 
 impl Cli {
@@ -88,6 +91,10 @@ impl Cli {
             }
             Sub::Reference => {
                 crate::output::raw(crate::reference::render().as_bytes());
+                Ok(ExitCode::SUCCESS)
+            }
+            Sub::Guard => {
+                ramen_client::guard::run(std::io::stdin().lock());
                 Ok(ExitCode::SUCCESS)
             }
         }

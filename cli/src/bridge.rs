@@ -9,7 +9,7 @@ use clap::Args;
 use ramen_client::oauth::{Registered, SignIn};
 use ramen_proto::code_name;
 
-use crate::connect::ConnectArgs;
+use crate::connect::{ConnectArgs, KeySource};
 use crate::exit::Failure;
 use crate::names;
 use crate::upstream::Upstream;
@@ -47,13 +47,14 @@ pub(crate) struct BridgeArgs {
     oauth: OauthArgs,
 }
 
-/// Flags of the sign-in that other bridges have. What this one would not do is refused, not left undone.
+/// Flags of the sign-in that other bridges have. At a server what this one would not do is refused, not left undone; a worker
+/// takes keys alone, and a configuration that has one works as it is.
 #[derive(Args)]
 #[command(
-    next_help_heading = "Sign-in at the server of URL or --server (a worker takes keys alone)"
+    next_help_heading = "Sign-in at the server of URL or --server (a worker takes keys alone, and these are passed over)"
 )]
 struct OauthArgs {
-    /// Known of other bridges and refused: servers say themselves where to sign in
+    /// Known of other bridges and refused: servers say themselves where to sign in; passed over for a worker with a key
     #[arg(long, env = names::BRIDGE_OAUTH, value_name = "CONSOLE_URL")]
     oauth: Option<String>,
     /// Client id of the sign-in
@@ -62,7 +63,7 @@ struct OauthArgs {
     /// File that keeps the token
     #[arg(long, env = names::BRIDGE_TOKEN_FILE, value_name = "FILE")]
     token_file: Option<String>,
-    /// Known of other bridges and refused: tokens are kept in a file, see --token-file
+    /// Known of other bridges and refused, but for a worker: tokens are kept in a file, see --token-file
     #[arg(long, env = names::BRIDGE_KEYCHAIN, value_parser = clap::builder::FalseyValueParser::new())]
     keychain: bool,
     /// Known of other bridges: without effect for a worker, else refused, as tokens are kept until they end
@@ -97,41 +98,70 @@ impl OauthArgs {
         });
     }
 
-    /// Refuses what is asked for and not done: for a worker every sign-in, for another server what is not ours to do.
-    /// Flags that only tune a sign-in are harmless where there is none.
-    fn check(&self, signs_in: bool) -> Result<(), Failure> {
+    /// Refuses what is asked for and not done at a server that signs in.
+    fn check(&self) -> Result<(), Failure> {
+        // As long as a token is good, as it is here.
+        let ever = self.idle_timeout.as_deref() == Some("0");
+        let asked = [
+            (given(self.oauth.as_ref()), "--oauth"),
+            (self.keychain, "--keychain"),
+            (given(self.idle_timeout.as_ref()) && !ever, "--idle-timeout"),
+        ];
+        let Some((_, flag)) = asked.iter().find(|(given, _)| *given) else {
+            return Ok(());
+        };
+        Err(Failure::usage(format!(
+            "{flag} is not supported: leave it out; the server says where to sign in, and --token-file where the token is kept until it ends"
+        )))
+    }
+
+    /// What is passed over for a worker, which takes keys alone, as a note. Only who relies on a sign-in and has no key is
+    /// refused: nothing would be answered. Flags that only tune a sign-in are harmless where there is none.
+    fn passed_over(&self, key: &KeySource) -> Result<Option<String>, Failure> {
         let Self {
             oauth,
             client_id,
             token_file,
             keychain,
-            idle_timeout,
+            idle_timeout: _,
             no_browser: _,
         } = self;
-        let given = |value: &Option<String>| value.as_ref().is_some_and(|v| !v.is_empty());
-        // As long as a token is good, as it is here.
-        let ever = idle_timeout.as_deref() == Some("0");
-        let asked = [
-            (given(oauth), "--oauth"),
-            (*keychain, "--keychain"),
-            (signs_in && given(idle_timeout) && !ever, "--idle-timeout"),
-            (!signs_in && given(client_id), "--client-id"),
-            (!signs_in && given(token_file), "--token-file"),
-        ];
-        let Some((_, flag)) = asked.iter().find(|(given, _)| *given) else {
-            return Ok(());
-        };
-        Err(Failure::usage(if signs_in {
-            format!(
-                "{flag} is not supported: leave it out; the server says where to sign in, and --token-file where the token is kept until it ends"
-            )
-        } else {
-            format!(
-                "{flag}: a worker knows no sign-in; give the group's key with {} or --key-file, or the gateway's address as URL",
+        if given(oauth.as_ref()) && *key == KeySource::Nowhere {
+            return Err(Failure::usage(format!(
+                "--oauth: a worker knows no sign-in; give the group's key with {} or --key-file, or the gateway's address as URL",
                 names::BRIDGE_KEY
+            )));
+        }
+        let asked = [
+            (given(oauth.as_ref()), "--oauth", names::BRIDGE_OAUTH),
+            (
+                given(client_id.as_ref()),
+                "--client-id",
+                names::BRIDGE_CLIENT_ID,
+            ),
+            (
+                given(token_file.as_ref()),
+                "--token-file",
+                names::BRIDGE_TOKEN_FILE,
+            ),
+            (*keychain, "--keychain", names::BRIDGE_KEYCHAIN),
+        ];
+        let named: Vec<_> = asked
+            .iter()
+            .filter(|(given, _, _)| *given)
+            .map(|(_, flag, variable)| format!("{flag} ({variable})"))
+            .collect();
+        Ok((!named.is_empty()).then(|| {
+            format!(
+                "note: {} passed over: a worker knows no sign-in and takes the group's key",
+                named.join(", ")
             )
         }))
     }
+}
+
+fn given(value: Option<&String>) -> bool {
+    value.is_some_and(|value| !value.is_empty())
 }
 
 /// Runs the command.
@@ -145,7 +175,11 @@ pub(crate) fn run(args: BridgeArgs) -> Result<ExitCode, Failure> {
         max_inflight,
         oauth,
     } = args;
-    oauth.check(plan.as_ref().is_some_and(many::Plan::signs_in))?;
+    if url.is_some() || connect.server.is_some() || connect.config.is_some() {
+        oauth.check()?;
+    } else if let Some(note) = oauth.passed_over(&connect.key_source())? {
+        crate::output::note(&note);
+    }
     if let Some(client) = print_config {
         crate::output::line(&print_config::render(client, url.as_deref(), &connect)?);
         return Ok(ExitCode::SUCCESS);

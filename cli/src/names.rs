@@ -18,13 +18,13 @@ pub const BRIDGE_TLS: &str = "RAMEN_BRIDGE_TLS";
 pub const BRIDGE_CA: &str = "RAMEN_BRIDGE_CA";
 /// Seconds until a call is given up.
 pub const BRIDGE_TIMEOUT: &str = "RAMEN_BRIDGE_TIMEOUT";
-/// Console of a sign-in at other bridges; refused by this one.
+/// Console of a sign-in at other bridges: passed over for a worker with a key, else refused.
 pub const BRIDGE_OAUTH: &str = "RAMEN_BRIDGE_OAUTH";
-/// Client id of the sign-in at a server of `ramen bridge URL`.
+/// Client id of the sign-in at a server of `ramen bridge URL`; passed over for a worker.
 pub const BRIDGE_CLIENT_ID: &str = "RAMEN_BRIDGE_CLIENT_ID";
-/// File that keeps the token of that sign-in.
+/// File that keeps the token of that sign-in; passed over for a worker.
 pub const BRIDGE_TOKEN_FILE: &str = "RAMEN_BRIDGE_TOKEN_FILE";
-/// `1`: keep the token in the keychain, as other bridges can; refused by this one.
+/// `1`: keep the token in the keychain, as other bridges can: passed over for a worker, else refused.
 pub const BRIDGE_KEYCHAIN: &str = "RAMEN_BRIDGE_KEYCHAIN";
 /// Seconds after which other bridges drop a token that was not used; without effect for a worker, else refused.
 pub const BRIDGE_IDLE_TIMEOUT: &str = "RAMEN_BRIDGE_IDLE_TIMEOUT";

@@ -1,12 +1,14 @@
 //! The configured MCP servers: where their files are, and how one is named on the command line.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ramen_client::cache::Cache;
 use ramen_client::config::{Fault, Loaded, PROJECT_FILE, Sources, Transport, load, process_env};
+use ramen_client::guard::Guard;
 use ramen_client::oauth::SignIn;
 use ramen_client::{Options, ServerConfig};
 use ramen_redact::Secret;
@@ -122,8 +124,8 @@ pub(crate) fn at(url: &str, headers: &[String]) -> Result<ServerConfig, Failure>
     Ok(config)
 }
 
-/// How connections are made by commands: their lists are remembered for `ramen inspect`, and a server that wants a
-/// sign-in gets one through the browser.
+/// How connections are made by commands: their lists are remembered for `ramen inspect`, a server that wants a sign-in
+/// gets one through the browser, and none is left behind by a command that is killed.
 pub(crate) fn options(timeout: Duration) -> Options {
     let tokens =
         folder(names::XDG_STATE_HOME, ".local/state").map(|dir| dir.join("mcp-tokens.json"));
@@ -135,6 +137,7 @@ pub(crate) fn options(timeout: Duration) -> Options {
                 Ok(())
             })
         }),
+        guard: guard(),
         ..Options::default()
     };
     options.limits.request = timeout;
@@ -147,6 +150,17 @@ pub(crate) fn options_with_a_key(timeout: Duration) -> Options {
         sign_in: None,
         ..options(timeout)
     }
+}
+
+/// This program again, under another command.
+fn guard() -> Option<Guard> {
+    let program = std::env::current_exe().ok()?;
+    Some(Guard::new(move || {
+        let mut command = Command::new(&program);
+        // Whatever the file is called.
+        command.arg0("ramen").arg("guard");
+        command
+    }))
 }
 
 /// Shows the address where a person signs in, and opens it where there is a browser.

@@ -26,6 +26,8 @@ use crate::limits::Limits;
 use crate::list::{Prompt, Resource, Tool};
 use crate::peer::Peer;
 
+use requests::Session;
+
 pub use options::{Addresses, CallOptions, Elicit, Options, Progress, Updates};
 
 /// A connected MCP server: one transport, one table of requests that wait for answers, and the tools it advertises.
@@ -40,8 +42,8 @@ struct Inner {
     peer: Peer,
     fingerprint: Fingerprint,
     agreement: RwLock<Agreement>,
-    /// How often the handshake was made; held while it is made again.
-    session: tokio::sync::Mutex<u64>,
+    /// Held while the handshake is made again.
+    session: tokio::sync::Mutex<Session>,
     tools: RwLock<Arc<[Tool]>>,
     updates: watch::Sender<Updates>,
     limits: Limits,
@@ -232,6 +234,12 @@ impl Client {
     /// everything it started in its process group goes with it.
     pub async fn close(&self) {
         self.inner.peer.close().await;
+    }
+
+    /// The same with this long for all of it: a program gets half of it to end by itself, and half after `SIGTERM`. Makes an
+    /// end shorter that is under way.
+    pub async fn close_within(&self, patience: Duration) {
+        self.inner.peer.close_within(patience).await;
     }
 }
 

@@ -159,8 +159,19 @@ fn newest_modern(names: &[String]) -> Option<Version> {
     known.filter(|version| version.is_modern()).max()
 }
 
-/// The handshake: `initialize`, then `notifications/initialized`.
+/// The handshake: `initialize`, then `notifications/initialized`, both together in time.
 pub(crate) async fn initialize(peer: &Peer, patience: Duration) -> Result<Agreement, ClientError> {
+    tokio::time::timeout(patience, shake_hands(peer, patience))
+        .await
+        .unwrap_or_else(|_| {
+            Err(ClientError::Timeout {
+                method: method::INITIALIZE.to_owned(),
+                after: patience,
+            })
+        })
+}
+
+async fn shake_hands(peer: &Peer, patience: Duration) -> Result<Agreement, ClientError> {
     let name = method::INITIALIZE;
     let params = ask::initialize(NEWEST_LEGACY, peer.capabilities()).to_string();
     let ask = Ask::new(name).params(params).uncancellable();

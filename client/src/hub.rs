@@ -9,6 +9,7 @@ mod forward;
 mod lists;
 mod mark;
 mod names;
+mod places;
 mod read;
 mod serve;
 mod start;

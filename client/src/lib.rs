@@ -23,6 +23,7 @@ mod client;
 pub mod config;
 mod error;
 mod flatten;
+pub mod guard;
 mod handshake;
 pub mod hub;
 mod limits;

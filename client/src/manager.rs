@@ -108,6 +108,8 @@ struct Inner {
     updates: watch::Sender<Updates>,
     stop: CancellationToken,
     supervisors: TaskTracker,
+    /// Those that are being closed at the end, for who wants it to go faster.
+    leaving: Mutex<Vec<Arc<Client>>>,
 }
 
 struct Slot {
@@ -162,6 +164,7 @@ impl Manager {
                 updates: watch::Sender::new(Updates::default()),
                 stop: CancellationToken::new(),
                 supervisors: TaskTracker::new(),
+                leaving: Mutex::default(),
             }),
         }
     }
@@ -307,19 +310,31 @@ impl Manager {
     /// Stops the supervision, waits until every supervisor is gone, and only then shuts the servers down. So none is
     /// closed under a supervisor that would take the shutdown for a crash and connect it again.
     pub async fn close(&self) {
+        let clients = self.leave().await;
+        futures::future::join_all(clients.iter().map(|client| client.close())).await;
+        self.inner.leaving().clear();
+    }
+
+    /// The same with this long for all servers at once (see [`Client::close_within`]). Makes an end shorter that is under
+    /// way.
+    pub async fn close_within(&self, patience: Duration) {
+        let clients = self.leave().await;
+        let ends = clients.iter().map(|client| client.close_within(patience));
+        futures::future::join_all(ends).await;
+        self.inner.leaving().clear();
+    }
+
+    /// Ends the supervision; gives what is to be closed then.
+    async fn leave(&self) -> Vec<Arc<Client>> {
         self.inner.supervisors.close();
         self.inner.stop.cancel();
         self.inner.supervisors.wait().await;
-        let clients: Vec<_> = self
-            .inner
-            .slots()
-            .values_mut()
-            .filter_map(|slot| {
-                slot.become_down("it was closed", false);
-                slot.client.take()
-            })
-            .collect();
-        futures::future::join_all(clients.iter().map(|client| client.close())).await;
+        let mut leaving = self.inner.leaving();
+        leaving.extend(self.inner.slots().values_mut().filter_map(|slot| {
+            slot.become_down("it was closed", false);
+            slot.client.take()
+        }));
+        leaving.clone()
     }
 }
 
@@ -366,6 +381,10 @@ impl Slot {
 impl Inner {
     fn slots(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, name: &str, slot: Slot) {

@@ -186,6 +186,12 @@ impl Peer {
         self.shared.wire.stopped().await;
     }
 
+    /// The same within a time, which may be made shorter while it is waited for.
+    pub(crate) async fn close_within(&self, patience: Duration) {
+        self.shared.wire.hurry(patience);
+        self.close().await;
+    }
+
     /// Every list may have changed unheard.
     pub(crate) fn assume_changed(&self) {
         self.shared.changes.send_modify(|changes| {
@@ -203,7 +209,11 @@ impl Peer {
 
     pub(crate) async fn send_initialized(&self) -> Result<(), ClientError> {
         let message = self.shared.notice(ask::initialized(), method::INITIALIZED);
-        self.shared.wire.send(message).await
+        let sending = self.shared.wire.send(message);
+        match self.shared.done.run_until_cancelled(sending).await {
+            Some(sent) => sent,
+            None => Err(ClientError::gone("it was closed")),
+        }
     }
 
     /// Asks and waits for the answer. A request whose future is dropped, or that takes too long, is cancelled.
@@ -493,9 +503,11 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let unanswered = self.shared.table().waiting.remove(&self.number).is_some();
-        if unanswered && !self.silent {
-            let body = notify::cancelled(&self.id, "nobody waits for it any more");
-            let notice = self.shared.notice(body, method::CANCELLED);
+        if unanswered {
+            let notice = (!self.silent).then(|| {
+                let body = notify::cancelled(&self.id, "nobody waits for it any more");
+                self.shared.notice(body, method::CANCELLED)
+            });
             self.shared.wire.cancel(&self.id, notice);
         }
     }

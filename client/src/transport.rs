@@ -4,10 +4,13 @@ pub(crate) mod http;
 pub(crate) mod pipe;
 pub(crate) mod stdio;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use ramen_mcp::{RequestId, Version};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::error::ClientError;
 
@@ -52,8 +55,9 @@ pub(crate) trait Wire: Send + Sync + 'static {
     /// Hands over a message that may be lost: the answer to a ping, a cancellation.
     fn post(&self, message: Outgoing);
 
-    /// Gives up on the request with this id; `notice` tells the server so where the transport alone does not.
-    fn cancel(&self, id: &RequestId, notice: Outgoing);
+    /// Gives up on the request with this id; `notice` tells the server so where the transport alone does not. Without one
+    /// the server is not to be told.
+    fn cancel(&self, id: &RequestId, notice: Option<Outgoing>);
 
     /// Opens what carries messages that answer nothing, where that is a thing of its own (legacy HTTP).
     fn listen(&self, _version: Version) {}
@@ -61,8 +65,27 @@ pub(crate) trait Wire: Send + Sync + 'static {
     /// Begins to end the connection and what was started for it.
     fn stop(&self);
 
+    /// How long the end may take from now on, whether it has begun or not.
+    fn hurry(&self, _patience: Duration) {}
+
     /// Waits until that is done, within a bounded time.
     fn stopped(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Waits until a step of an end has taken as long as it may, which may become less meanwhile.
+pub(crate) async fn passed(begun: Instant, patience: &mut watch::Receiver<Duration>) {
+    loop {
+        let left = patience.borrow_and_update().saturating_sub(begun.elapsed());
+        let over = tokio::time::sleep(left);
+        tokio::pin!(over);
+        tokio::select! {
+            () = &mut over => return,
+            changed = patience.changed() => if changed.is_err() {
+                // Nobody is there any more who could change it.
+                return over.await;
+            }
+        }
+    }
 }
 
 /// Both ways.

@@ -52,8 +52,13 @@ pub const REFERENCE: &[CelRule] = &[
 ];
 /// Of `network`.
 pub const NETWORK: &[CelRule] = &[(
-    "self.allowedCIDRs.all(range, range.matches('^[0-9a-fA-F:.]+(/[0-9]{1,3})?$'))",
-    "allowedCIDRs holds addresses and ranges like 10.0.0.0/8 or 2001:db8::/32",
+    "self.allowedCIDRs.all(range, isIP(range) || (isCIDR(range) && cidr(range).masked() == cidr(range)))",
+    "allowedCIDRs holds addresses and ranges like 10.0.0.0/8 or 2001:db8::/32, without bits behind the prefix",
+)];
+/// Of `network.egress`.
+pub const EGRESS: &[CelRule] = &[(
+    "!has(self.allowedCIDRs) || self.allowedCIDRs.all(range, isIP(range) || (isCIDR(range) && cidr(range).masked() == cidr(range)))",
+    "what may be reached is addresses and ranges like 192.0.2.0/24 or 2001:db8::/32, without bits behind the prefix",
 )];
 /// Of a rule of `access`.
 pub const ACCESS: &[CelRule] = &[
@@ -115,6 +120,10 @@ pub const VARIABLE: &[CelRule] = &[
         "!self.name.startsWith('RAMEN_')",
         "variables RAMEN_… are set by other fields",
     ),
+    (
+        "!self.name.startsWith('LD_')",
+        "variables LD_… would change how programs are loaded",
+    ),
 ];
 /// Of `rollout`.
 pub const ROLLOUT: &[CelRule] = &[(
@@ -154,6 +163,22 @@ pub const UPSTREAM_VALUE: &[CelRule] = &[(
     "either a value or a secretRef",
 )];
 
+/// All but that of the name.
+pub const ALL: &[&[CelRule]] = &[
+    SOURCE,
+    REFERENCE,
+    NETWORK,
+    EGRESS,
+    ACCESS,
+    ZONE,
+    AUTOSCALING,
+    WORKER,
+    VARIABLE,
+    ROLLOUT,
+    UPSTREAM,
+    UPSTREAM_VALUE,
+];
+
 fn add(schema: &mut Schema, rules: &[CelRule]) {
     let rules: Vec<Value> = rules
         .iter()
@@ -174,6 +199,7 @@ transforms!(
     source: SOURCE,
     reference: REFERENCE,
     network: NETWORK,
+    egress: EGRESS,
     access: ACCESS,
     zone: ZONE,
     autoscaling: AUTOSCALING,

@@ -8,9 +8,9 @@ use tokio::{
 
 use crate::{namespace::Namespace, probe::Probe};
 
-/// Takes lines `HOST PORT` and says `open`, or why not. Its own port is one that others may try.
+/// Takes lines `HOST PORT` and says `open`, or why not. Its own port is one that others may try, and so are those of `PORTS`.
 const SCRIPT: &str = "
-import socket, socketserver
+import os, socket, socketserver, threading
 
 class Try(socketserver.StreamRequestHandler):
     def handle(self):
@@ -22,6 +22,9 @@ class Try(socketserver.StreamRequestHandler):
             self.wfile.write(str(error).encode())
 
 socketserver.ThreadingTCPServer.allow_reuse_address = True
+for port in os.environ['PORTS'].split():
+    other = socketserver.ThreadingTCPServer(('', int(port)), Try)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
 socketserver.ThreadingTCPServer(('', 7000), Try).serve_forever()
 ";
 
@@ -40,7 +43,28 @@ impl Agent {
     /// # Errors
     /// When the pod is not ready within a minute.
     pub async fn start(namespace: &Namespace, name: &str) -> anyhow::Result<Self> {
-        let probe = Probe::new(name, SCRIPT).listens(Self::PORT);
+        Self::disguised(namespace, name, &[], &[]).await
+    }
+
+    /// Starts one with labels of others, that listens on ports of others too.
+    ///
+    /// # Errors
+    /// When the pod is not ready within a minute.
+    pub async fn disguised(
+        namespace: &Namespace,
+        name: &str,
+        labels: &[(&str, &str)],
+        ports: &[u16],
+    ) -> anyhow::Result<Self> {
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let ports = ports.join(" ");
+        let mut probe = Probe::new(name, SCRIPT)
+            .listens(Self::PORT)
+            .low_ports()
+            .env("PORTS", &ports);
+        for (key, value) in labels {
+            probe = probe.label(key, value);
+        }
         let address = probe.start(namespace).await?;
         Ok(Self { address })
     }

@@ -13,7 +13,6 @@ use tokio::process::{Child, Command};
 use crate::{
     namespace::Namespace,
     operator::port,
-    reach::leave_out,
     tools::{kubectl, kubectl_with},
     wait::comes_true,
 };
@@ -43,8 +42,8 @@ impl Ingress {
     /// When it does not come up.
     pub async fn start(namespace: &Namespace) -> anyhow::Result<Option<Self>> {
         let (Some(program), Some(kinds)) = (env::var_os(PROGRAM), env::var_os(KINDS)) else {
-            leave_out(&format!(
-                "(its part with an Ingress): {PROGRAM} or {KINDS} is not set"
+            ramen_skip::say(&format!(
+                "its part with an Ingress: {PROGRAM} or {KINDS} is not set"
             ));
             return Ok(None);
         };

@@ -20,6 +20,7 @@ pub struct Probe<'a> {
     labels: BTreeMap<&'a str, &'a str>,
     env: BTreeMap<&'a str, &'a str>,
     port: Option<u16>,
+    low_ports: bool,
 }
 
 impl<'a> Probe<'a> {
@@ -32,6 +33,7 @@ impl<'a> Probe<'a> {
             labels: BTreeMap::from([("app", name)]),
             env: BTreeMap::new(),
             port: None,
+            low_ports: false,
         }
     }
 
@@ -63,6 +65,13 @@ impl<'a> Probe<'a> {
         self
     }
 
+    /// Allowed to listen on ports below 1024 without being root.
+    #[must_use]
+    pub fn low_ports(mut self) -> Self {
+        self.low_ports = true;
+        self
+    }
+
     /// What a pod or a template of pods needs: metadata with the labels, and a spec that meets the restricted standard.
     pub fn template(&self) -> Value {
         let env = self
@@ -87,7 +96,7 @@ impl<'a> Probe<'a> {
             container["readinessProbe"] =
                 json!({ "tcpSocket": { "port": port }, "periodSeconds": 1 });
         }
-        json!({
+        let mut pod = json!({
             "metadata": { "labels": self.labels },
             "spec": {
                 "containers": [container],
@@ -96,7 +105,13 @@ impl<'a> Probe<'a> {
                 "terminationGracePeriodSeconds": 0,
                 "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
             },
-        })
+        });
+        if self.low_ports {
+            // One of the few that the restricted standard allows.
+            pod["spec"]["securityContext"]["sysctls"] =
+                json!([{ "name": "net.ipv4.ip_unprivileged_port_start", "value": "0" }]);
+        }
+        pod
     }
 
     /// Runs it to its end; gives the exit code and what it printed.

@@ -1,6 +1,6 @@
 //! Finds the cluster that the tests run against, or says loudly that there is none.
 
-use std::{env, fmt, io::Write as _};
+use std::{env, fmt};
 
 use anyhow::Context as _;
 use kube::Client;
@@ -44,7 +44,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// The cluster of `KUBECONFIG` when `RAMEN_E2E_TIER` says that it can do what the test needs. `None` is a skipped
-    /// test, which was said on stderr past the test harness. The variable guards everyone's own cluster: a kubeconfig
+    /// test, which was said. The variable guards everyone's own cluster: a kubeconfig
     /// alone is no permission to run tests in it.
     ///
     /// # Errors
@@ -71,14 +71,5 @@ impl Cluster {
 }
 
 fn skip(needed: Tier, why: &str) {
-    leave_out(&format!("(needs {needed}): {why}"));
-}
-
-/// Says loudly that a test, or that part of it, is left out.
-pub(crate) fn leave_out(what: &str) {
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    // Not `eprintln`: the harness would keep that to itself.
-    let words = format!("SKIPPED {test} {what}\n");
-    let _ = std::io::stderr().write_all(words.as_bytes());
+    ramen_skip::say(&format!("it needs {needed}: {why}"));
 }

@@ -1,7 +1,8 @@
-//! Who may call a group, and what of it: keys of the group and tokens of the issuers that the gateway trusts, held to the
-//! group's access rules.
+//! Who may call a group, from where, and what of it: keys of the group and tokens of the issuers that the gateway trusts,
+//! held to the group's access rules.
 
 use std::future::ready;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ramen_group::Allowed;
 use ramen_redact::KeyDigest;
 use tokio::sync::watch;
 
+use crate::answer::Refusal;
 use crate::door::{Caller, Denied, Verify};
 use crate::endpoint::Target;
 use crate::groups::{Access, Group};
@@ -76,47 +78,70 @@ impl Access {
         };
         allowed.ok_or(Denied::Forbidden)
     }
+
+    /// What a caller who was let in may use now, from where it is and with what it asked for.
+    pub(crate) fn judge(
+        &self,
+        caller: &Caller,
+        address: IpAddr,
+        target: Option<&Target>,
+    ) -> Result<Allowed, Refusal> {
+        let allowed = self.admit(caller)?;
+        if target.is_some_and(|target| !target.is_in(&allowed)) {
+            return Err(Refusal::Forbidden);
+        }
+        if !self.ranges.contains(address) {
+            return Err(Refusal::Address);
+        }
+        Ok(allowed)
+    }
 }
 
 /// A caller's welcome at a group, as long as it lasts.
 pub(crate) struct Welcome {
     group: Arc<Group>,
     caller: Caller,
+    address: IpAddr,
     target: Option<Target>,
     changes: watch::Receiver<Arc<Access>>,
 }
 
 impl Welcome {
     /// A caller who was let in, for something that they were let to.
-    pub(crate) fn new(group: &Arc<Group>, caller: &Caller, target: Option<Target>) -> Self {
+    pub(crate) fn new(
+        group: &Arc<Group>,
+        caller: &Caller,
+        address: IpAddr,
+        target: Option<Target>,
+    ) -> Self {
         Self {
             group: Arc::clone(group),
             caller: caller.clone(),
+            address,
             target,
             changes: group.watch_access(),
         }
     }
 
-    /// Whether the caller would still be let in.
-    pub(crate) fn holds(&self) -> bool {
-        let allowed = self.group.access().admit(&self.caller);
-        let target = self.target.as_ref();
-        allowed.is_ok_and(|allowed| target.is_none_or(|target| target.is_in(&allowed)))
+    /// Judges again, as of now.
+    pub(crate) fn judge(&self) -> Result<Allowed, Refusal> {
+        let access = self.group.access();
+        access.judge(&self.caller, self.address, self.target.as_ref())
     }
 
-    /// Comes back when the caller would not be let in any more: a key that is taken back, rules that changed, a token
-    /// that ran out.
-    pub(crate) async fn over(&mut self) {
+    /// Comes back when the caller would not be let in any more: a key that is taken back, rules or ranges that changed, a
+    /// token that ran out.
+    pub(crate) async fn over(&mut self) -> Refusal {
         loop {
             self.changes.borrow_and_update();
-            if !self.holds() {
-                return;
+            if let Err(refusal) = self.judge() {
+                return refusal;
             }
             let bearer = self.caller.bearer.as_ref();
             let left = bearer.map_or(Duration::MAX, |bearer| bearer.left());
             tokio::select! {
                 changed = self.changes.changed() => if changed.is_err() {
-                    return;
+                    return Refusal::Credential;
                 },
                 () = tokio::time::sleep(left.min(LONGEST)) => {}
             }

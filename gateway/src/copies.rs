@@ -1,10 +1,10 @@
 //! The headers of a POST that repeat fields of its body.
 //!
 //! Those that every request has are judged here; `Mcp-Param-*` goes to the worker, which knows the
-//! schema that asks for them.
+//! schema that asks for them. Those of an upstream's tool are held against the schema that it listed.
 
 use http::{HeaderMap, HeaderValue};
-use ramen_mcp::{HeaderCopies, McpError};
+use ramen_mcp::{HeaderCopies, McpError, ParamCopies};
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue};
 
 use crate::names::{METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, PROTOCOL_VERSION_HEADER};
@@ -38,6 +38,15 @@ fn plain(line: &HeaderValue) -> Option<&str> {
     line.to_str()
         .ok()
         .map(|text| text.trim_matches([' ', '\t']))
+}
+
+/// Those of arguments.
+pub(crate) fn params(headers: &HeaderMap) -> ParamCopies {
+    let copies = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix(PARAM_PREFIX)?;
+        Some((name.to_owned(), plain(value)?.to_owned()))
+    });
+    ParamCopies(copies.collect())
 }
 
 /// What the worker has to see of a modern request to judge its `Mcp-Param-*`.

@@ -130,6 +130,8 @@ pub struct Door {
 pub struct Entered {
     /// Who calls.
     pub caller: Caller,
+    /// From where, as it was judged.
+    pub address: IpAddr,
     /// A place among the caller's requests.
     pub place: Place,
 }
@@ -149,18 +151,22 @@ impl Door {
             Some(token) => verify.verify(token).await?,
             None => return Err(Refusal::Credential),
         };
-        self.near(request, peer, ranges)?;
+        let address = self.near(request, peer, ranges)?;
         self.sites.judge(request)?;
         if !methods.contains(&request.method) {
             return Err(Refusal::Method);
         }
         size(&request.headers)?;
         let place = self.callers.enter(&caller.id)?;
-        Ok(Entered { caller, place })
+        Ok(Entered {
+            caller,
+            address,
+            place,
+        })
     }
 
     /// Judges the address.
-    pub fn near(&self, request: &Parts, peer: IpAddr, ranges: &CidrSet) -> Result<(), Refusal> {
+    fn near(&self, request: &Parts, peer: IpAddr, ranges: &CidrSet) -> Result<IpAddr, Refusal> {
         let forwarded = request.headers.get_all(FORWARDED_FOR);
         let address = caller_address(
             &self.address,
@@ -168,7 +174,7 @@ impl Door {
             peer,
         );
         match address {
-            Some(address) if ranges.contains(address) => Ok(()),
+            Some(address) if ranges.contains(address) => Ok(address),
             _ => Err(Refusal::Address),
         }
     }

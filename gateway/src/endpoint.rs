@@ -50,7 +50,8 @@ struct Call<'g> {
     group: Arc<Group>,
     path: &'g str,
     caller: Caller,
-    peer: IpAddr,
+    /// Where the caller is.
+    address: IpAddr,
     parts: Parts,
     accepts: Accepts,
     place: Place,
@@ -100,7 +101,7 @@ where
         group,
         path,
         caller: entered.caller,
-        peer,
+        address: entered.address,
         parts,
         accepts,
         place: entered.place,
@@ -340,14 +341,7 @@ impl Call<'_> {
     /// What the caller may use now: a key may go, and rules may change, while a tool runs.
     fn recheck(&self, ask: &Ask) -> Result<Allowed, Refusal> {
         let access = self.group.access();
-        let allowed = access.admit(&self.caller)?;
-        if ask.shown().is_some_and(|target| !target.is_in(&allowed)) {
-            return Err(Refusal::Forbidden);
-        }
-        self.gateway
-            .door
-            .near(&self.parts, self.peer, &access.ranges)?;
-        Ok(allowed)
+        access.judge(&self.caller, self.address, ask.shown())
     }
 
     fn refuse(&self, refusal: Refusal) -> Answer {
@@ -373,7 +367,8 @@ impl Call<'_> {
         let (out, pieces) = stream::channel();
         let changes = listen::subscribe(&self.group);
         // Boxed: the task of a listener would keep its place three times.
-        let welcome = Box::new(Welcome::new(&self.group, &self.caller, None));
+        let welcome = Welcome::new(&self.group, &self.caller, self.address, None);
+        let welcome = Box::new(welcome);
         let stopping = self.gateway.stopping.clone();
         let counted = self.gateway.metrics.listening();
         tokio::spawn(async move {

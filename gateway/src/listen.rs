@@ -154,7 +154,7 @@ async fn watch_worker(
 
 /// One subscription to its end; whether it was acknowledged.
 async fn listen_once(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     keys: &pool::Credentials,
     news: &broadcast::Sender<ListKind>,
     announce: bool,
@@ -172,8 +172,8 @@ async fn listen_once(
             }
         };
     let mut acknowledged = false;
-    while let Ok(Some(message)) = session.incoming.message().await {
-        let Ok(Message::Notification(notification)) = envelope::parse(&message.body) else {
+    while let Ok(Some(message)) = session.next().await {
+        let Ok(Message::Notification(notification)) = envelope::parse(&message) else {
             // The end of the subscription, or an error: the worker stops, or has none.
             break;
         };
@@ -194,7 +194,7 @@ async fn listen_once(
     acknowledged
 }
 
-/// Serves one listener until it goes, its credential is not valid any more, or the gateway stops.
+/// Serves one listener until it goes, it would not be let in any more, or the gateway stops.
 pub(crate) async fn serve(
     listen: Listen,
     mut changes: broadcast::Receiver<ListKind>,
@@ -220,10 +220,10 @@ pub(crate) async fn serve(
             },
             _ = tick.tick() => vec![media::KEEP_ALIVE],
             () = out.closed() => return,
-            () = welcome.over() => break,
+            _ = welcome.over() => break,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
-        if !welcome.holds() {
+        if welcome.judge().is_err() {
             break;
         }
         for piece in pieces {

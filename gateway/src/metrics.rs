@@ -170,12 +170,12 @@ impl Metrics {
         registry.register("groups", "Groups that are served", self.groups.clone());
         registry.register(
             "workers",
-            "Workers by state: ready, or aside because they could not be reached lately",
+            "Workers by state: ready, or aside because they could not be reached lately, or failed several calls in a row",
             self.workers.clone(),
         );
         registry.register(
             "worker_ejections",
-            "Times that a worker could not be reached and was set aside",
+            "Times that a worker was set aside: it could not be reached, or failed several calls in a row",
             self.ejections.clone(),
         );
         registry.register(

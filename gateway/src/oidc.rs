@@ -22,8 +22,9 @@ pub use follow::SettingsFile;
 pub use settings::{Issuer, Settings, SettingsError};
 pub use token::Bearer;
 
-use self::keys::Keys;
+use self::keys::{Keys, Known};
 use self::seen::Seen;
+use self::token::Unproven;
 use crate::door::Denied;
 
 /// Judges tokens. Shared by all groups.
@@ -129,8 +130,15 @@ impl Trust {
         if !issuer.algorithms.contains(&shown.algorithm) {
             return Err(Denied::Invalid);
         }
-        let candidates = keys.find(shown.kid.as_deref(), shown.algorithm).await?;
-        token::verify(token, &shown, issuer, &candidates, self.settings.skew).ok_or(Denied::Invalid)
+        let (kid, algorithm) = (shown.kid.as_deref(), shown.algorithm);
+        let judge =
+            |keys: &[Arc<Known>]| token::verify(token, &shown, issuer, keys, self.settings.skew);
+        let candidates = keys.find(kid, algorithm).await?;
+        let judged = match judge(&candidates) {
+            Err(Unproven::Unsigned) => judge(&keys.find_others(&candidates, kid, algorithm).await?),
+            judged => judged,
+        };
+        judged.map_err(|_| Denied::Invalid)
     }
 
     fn is_for(&self, bearer: &Bearer, path: &str) -> bool {

@@ -1,8 +1,8 @@
 //! The workers of one group: least loaded first, several HTTP/2 connections to each, a worker that
-//! cannot be reached stands aside for a while.
+//! cannot be reached, or fails what it is asked, stands aside for a while.
 //!
-//! A request goes out again only when it certainly never left: while connecting, or when the
-//! connection refused to take it. Whatever may have reached a worker is never sent twice.
+//! A request goes out again only when it certainly was not begun: it never left (while connecting, or when the
+//! connection refused to take it), or the worker itself says so. Whatever a worker may have begun is never sent twice.
 
 mod link;
 mod tls;
@@ -16,7 +16,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ramen_proto::v1::JsonRpc;
 use ramen_proto::v1::mcp_client::McpClient;
+use ramen_proto::{is_not_begun, not_begun};
+use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 use tonic::{Request, Status, Streaming};
@@ -37,7 +40,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Pool {
     workers: watch::Sender<Arc<Vec<Arc<Worker>>>>,
     turn: AtomicUsize,
-    ejections: AtomicU64,
+    ejections: Arc<AtomicU64>,
 }
 
 /// What every request to the workers of a group carries.
@@ -62,10 +65,50 @@ pub struct Carried {
 
 /// Both ends of a `Session`. It ends when this is dropped.
 pub struct Session {
-    /// From the worker.
-    pub incoming: Streaming<JsonRpc>,
+    incoming: Streaming<JsonRpc>,
     _outgoing: mpsc::Sender<JsonRpc>,
+    worker: Arc<Worker>,
     _place: worker::Place,
+}
+
+impl Session {
+    /// The next message; `None` when there is none any more.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        let heard = self.incoming.message().await;
+        let heard = heard.inspect_err(|status| self.worker.ended(status))?;
+        Ok(heard.map(|message| message.body))
+    }
+
+    /// Takes note of an answer in it. `Some`: it says that the worker did not begin the call.
+    pub(crate) fn answered(&self, outcome: Result<&str, &str>) -> Option<Status> {
+        let refusal = outcome.err().and_then(refusal);
+        match &refusal {
+            Some(status) => self.worker.ended(status),
+            None => self.worker.answered(),
+        }
+        refusal
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+}
+
+/// The status that an error of a session stands for, when it says that nothing of the call ran.
+fn refusal(error: &str) -> Option<Status> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        message: String,
+        data: Data,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data {
+        not_begun: bool,
+    }
+    let refusal: Refusal = serde_json::from_str(error).ok()?;
+    refusal.data.not_begun.then(|| not_begun(refusal.message))
 }
 
 impl std::fmt::Debug for Session {
@@ -77,11 +120,13 @@ impl std::fmt::Debug for Session {
 impl Pool {
     /// A pool of these workers.
     pub fn new(workers: &[WorkerAt]) -> Self {
-        let workers = workers.iter().map(|at| Arc::new(Worker::new(at.clone())));
+        let ejections = Arc::<AtomicU64>::default();
+        let workers = workers.iter().cloned();
+        let workers = workers.map(|at| Arc::new(Worker::new(at, &ejections)));
         Self {
             workers: watch::Sender::new(Arc::new(workers.collect())),
             turn: AtomicUsize::new(0),
-            ejections: AtomicU64::new(0),
+            ejections,
         }
     }
 
@@ -100,7 +145,7 @@ impl Pool {
                 let known = workers.iter().find(|worker| worker.at() == at);
                 known
                     .cloned()
-                    .unwrap_or_else(|| Arc::new(Worker::new(at.clone())))
+                    .unwrap_or_else(|| Arc::new(Worker::new(at.clone(), &self.ejections)))
             };
             *workers = Arc::new(wanted.iter().map(keep).collect());
             true
@@ -117,7 +162,7 @@ impl Pool {
         Arc::clone(&self.workers.borrow())
     }
 
-    /// How often a worker was set aside because it could not be reached.
+    /// How often a worker was set aside.
     pub(crate) fn ejections(&self) -> u64 {
         self.ejections.load(Ordering::Relaxed)
     }
@@ -131,79 +176,92 @@ impl Pool {
         limit: Duration,
     ) -> Result<Bytes, Status> {
         let framed = unary::frame(body);
-        let call = self.reach(carried.zone.as_deref(), |link| {
+        let call = self.reach(carried.zone.as_deref(), &[], |link| {
             let mut request = Request::new(());
             keys.write(request.metadata_mut(), Some(carried));
             request.set_timeout(limit);
             let (metadata, ..) = request.into_parts();
             unary::call(link, framed.clone(), metadata)
         });
-        // The worker keeps the deadline; this is for one that does not.
-        match tokio::time::timeout(limit + Duration::from_secs(1), call).await {
-            Ok(reply) => reply.map(|(body, _place)| body),
-            Err(_) => Err(Status::deadline_exceeded(
-                "the worker did not answer in time",
-            )),
-        }
+        let reached = tokio::time::timeout_at(until(limit), call).await;
+        let (body, worker, _place) = reached.unwrap_or_else(|_| Err(overdue()))?;
+        worker.answered();
+        Ok(body)
     }
 
-    /// Opens a `Session` and sends one message on it.
-    pub async fn session(
+    /// Opens a `Session`, to a worker that was not asked before, and sends one message on it.
+    pub(crate) async fn session(
         &self,
         keys: &Credentials,
         carried: &Carried,
         body: Bytes,
-        limit: Duration,
+        (limit, until): (Duration, Instant),
+        asked: &[Arc<Worker>],
     ) -> Result<Session, Status> {
-        let opened = self.reach(carried.zone.as_deref(), |link| {
+        let opened = self.reach(carried.zone.as_deref(), asked, |link| {
             let (request, outgoing) = opening(keys, Some(carried), body.clone(), Some(limit));
             async move { open(link, request, outgoing).await }
         });
-        let ((incoming, outgoing), place) = opened.await?;
+        let opened = tokio::time::timeout_at(until, opened).await;
+        let ((incoming, outgoing), worker, place) = opened.unwrap_or_else(|_| Err(overdue()))?;
         Ok(Session {
             incoming,
             _outgoing: outgoing,
+            worker,
             _place: place,
         })
     }
 
-    /// Tries the workers in order until one was reached; the answer is that one's, whatever it is.
+    /// Tries the workers, but for those that were asked before, in order until one begins it; the answer is that one's,
+    /// whatever it is.
     async fn reach<T, F>(
         &self,
         zone: Option<&str>,
+        asked: &[Arc<Worker>],
         send: impl Fn(Arc<Link>) -> F,
-    ) -> Result<(T, worker::Place), Status>
+    ) -> Result<(T, Arc<Worker>, worker::Place), Status>
     where
         F: Future<Output = Result<T, Status>>,
     {
         let workers = self.present(zone).await?;
-        let mut last = None;
+        let (mut last, mut refused) = (None, None);
         for worker in self.order(&workers, zone) {
+            if asked.iter().any(|one| Arc::ptr_eq(one, &worker)) {
+                continue;
+            }
             let place = worker.place();
             // Twice: a connection that died unseen takes nothing, a new one may.
             for _ in 0..2 {
                 let link = match worker.link().await {
                     Ok(link) => link,
                     Err(error) => {
-                        self.ejections.fetch_add(1, Ordering::Relaxed);
                         last = Some(error);
                         break;
                     }
                 };
                 match send(link).await {
-                    Ok(reply) => return Ok((reply, place)),
+                    Ok(reply) => return Ok((reply, worker, place)),
                     Err(status) if was_never_sent(&status) => {
                         last = Some(status.message().to_owned());
                     }
-                    Err(status) => return Err(status),
+                    Err(status) => {
+                        worker.ended(&status);
+                        if !is_not_begun(&status) {
+                            return Err(status);
+                        }
+                        refused = Some(status);
+                        break;
+                    }
                 }
             }
         }
-        tracing::warn!(
-            error = last.unwrap_or_default(),
-            "no worker of the group can be reached"
-        );
-        Err(Status::unavailable("no worker of the group can be reached"))
+        if let Some(status) = refused {
+            return Err(status);
+        }
+        if let Some(error) = last {
+            tracing::warn!(error, "no worker of the group can be reached");
+        }
+        Err(not_begun("no worker of the group can be reached"))
     }
 
     /// The workers; waits a moment when there is none, or none in the zone.
@@ -216,8 +274,8 @@ impl Pool {
         let some = watch.wait_for(|workers| workers.iter().any(|worker| worker.is_in(zone)));
         match tokio::time::timeout(GRACE, some).await {
             Ok(Ok(workers)) => Ok(Arc::clone(&workers)),
-            _ if zone.is_some() => Err(Status::unavailable("the zone has no worker")),
-            _ => Err(Status::unavailable("the group has no worker")),
+            _ if zone.is_some() => Err(not_begun("the zone has no worker")),
+            _ => Err(not_begun("the group has no worker")),
         }
     }
 
@@ -262,14 +320,29 @@ impl Credentials {
     }
 }
 
+/// When a request of so long is given up here. The worker keeps the deadline; this is for one that does not.
+pub(crate) fn until(limit: Duration) -> Instant {
+    Instant::now() + limit + Duration::from_secs(1)
+}
+
+/// Then that is what it comes to.
+pub(crate) fn overdue() -> Status {
+    Status::deadline_exceeded("the worker did not answer in time")
+}
+
 /// Opens a `Session` to this very worker, without a deadline: to hear of changes.
-pub async fn listen(worker: &Worker, keys: &Credentials, body: Bytes) -> Result<Session, Status> {
+pub async fn listen(
+    worker: &Arc<Worker>,
+    keys: &Credentials,
+    body: Bytes,
+) -> Result<Session, Status> {
     let link = worker.link().await.map_err(Status::unavailable)?;
     let (request, outgoing) = opening(keys, None, body, None);
     let (incoming, outgoing) = open(link, request, outgoing).await?;
     Ok(Session {
         incoming,
         _outgoing: outgoing,
+        worker: Arc::clone(worker),
         _place: worker.idle_place(),
     })
 }
@@ -308,3 +381,6 @@ fn client(link: Arc<Link>) -> McpClient<link::Wire> {
 fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ramen_client::hub::{Asked, Hub, starts_with};
-use ramen_client::{Manager, State};
+use ramen_client::{Json, Manager, State};
 use ramen_mcp::names::method;
 use ramen_mcp::{Era, ListKind, envelope};
 use serde::Deserialize;
@@ -49,6 +49,7 @@ pub struct Upstreams {
 /// Which there are.
 #[derive(Debug, Clone, Default)]
 struct Now {
+    specs: Arc<[UpstreamSpec]>,
     names: Arc<[String]>,
     /// Until when a request waits for those that are being connected.
     settle: Option<Instant>,
@@ -84,6 +85,10 @@ impl Upstreams {
             return;
         }
         let hub = self.hub.get_or_init(|| self.open(policy));
+        // A group is told anew whenever anything of it changed, such as its workers.
+        if self.now().specs[..] == *specs {
+            return;
+        }
         let mut servers = BTreeMap::new();
         for spec in specs {
             let judged = policy.judge(spec);
@@ -99,6 +104,7 @@ impl Upstreams {
         }
         let names: Arc<[String]> = servers.keys().cloned().collect();
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Now {
+            specs: specs.into(),
             names,
             settle: Some(Instant::now() + SETTLE),
         };
@@ -130,13 +136,14 @@ impl Upstreams {
         hub
     }
 
+    fn now(&self) -> Now {
+        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        now.clone()
+    }
+
     /// The upstreams as a server, when there are any.
     fn hub(&self) -> Option<(&Hub, Now)> {
-        let now = self
-            .now
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let now = self.now();
         let hub = self.hub.get().filter(|_| !now.names.is_empty())?;
         Some((hub, now))
     }
@@ -202,6 +209,12 @@ impl Upstreams {
         }
     }
 
+    /// The schema of the arguments of an upstream's tool, when it is listed.
+    pub(crate) fn input_schema(&self, tool: &str) -> Option<Json> {
+        let (hub, _) = self.hub()?;
+        hub.input_schema(tool)
+    }
+
     /// Asks the one that a request is for. Dropping what is given cancels it there.
     pub(crate) fn ask(
         &self,
@@ -263,5 +276,36 @@ impl Upstreams {
             shown
         });
         status.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::Log;
+
+    #[tokio::test]
+    async fn upstreams_that_are_told_again_are_no_news() {
+        let (log, _logging) = Log::begin();
+        let told = || log.count("an upstream cannot be used");
+        let (news, mut heard) = broadcast::channel(16);
+        let upstreams = Upstreams::new("a/x".to_owned(), news);
+        let refused = |why: &str| UpstreamSpec {
+            name: "web".to_owned(),
+            server: Err(why.to_owned()),
+        };
+        let policy = Policy::default();
+        upstreams.set(&[refused("no Secret")], &policy);
+        let settle = upstreams.now().settle;
+        heard.recv().await.unwrap();
+        for _ in 0..3 {
+            upstreams.set(&[refused("no Secret")], &policy);
+        }
+        assert_eq!(told(), 1, "{}", log.text());
+        assert_eq!(upstreams.now().settle, settle, "nobody waits for it again");
+        upstreams.set(&[refused("no key")], &policy);
+        assert_eq!(told(), 2, "{}", log.text());
+        upstreams.set(&[], &policy);
+        assert!(upstreams.now().names.is_empty());
     }
 }

@@ -52,6 +52,16 @@ impl GroupCatalog {
         }
     }
 
+    /// The same under another version.
+    #[must_use]
+    pub fn with_version(&self, version: &str) -> Self {
+        let info = Implementation {
+            version: version.to_owned(),
+            ..self.info.clone()
+        };
+        Self::new(self.group.clone(), info)
+    }
+
     /// The group.
     pub fn group(&self) -> &Group {
         &self.group

@@ -32,26 +32,30 @@ impl fmt::Debug for ResolvedEnv {
     }
 }
 
-/// Why a key cannot be exported.
-fn refusal(key: &str, value: &str) -> Option<&'static str> {
-    let mut bytes = key.bytes();
+/// Why no variable of this name is handed to the code, whoever sets it.
+pub fn variable_refusal(name: &str) -> Option<&'static str> {
+    let mut bytes = name.bytes();
     let named = bytes
         .next()
         .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && key.len() <= 128;
+        && name.len() <= 128;
     if !named {
         return Some("is not a name of an environment variable");
     }
-    if key.starts_with("RAMEN_") {
+    if name.starts_with("RAMEN_") {
         return Some("starts with RAMEN_, which is kept for Ramen itself");
     }
-    if key.starts_with("LD_") {
-        return Some("would change how programs are loaded");
-    }
-    value
-        .contains('\0')
-        .then_some("has a NUL character in its value")
+    name.starts_with("LD_")
+        .then_some("would change how programs are loaded")
+}
+
+/// Why a key cannot be exported.
+fn refusal(key: &str, value: &str) -> Option<&'static str> {
+    variable_refusal(key).or_else(|| {
+        let nul = value.contains('\0');
+        nul.then_some("has a NUL character in its value")
+    })
 }
 
 impl EnvFile {
@@ -77,11 +81,17 @@ impl EnvFile {
         (file, findings)
     }
 
-    /// Resolves `{{$group.NAME}}`; a key with a reference that has no secret behind it is skipped
+    /// What the code gets: the keys of this file, and over them what the platform sets. The file holds the author's
+    /// defaults; whoever runs the group knows what holds where it runs.
+    ///
+    /// `{{$group.NAME}}` is resolved in the file alone; a key with a reference that has no secret behind it is skipped
     /// with a warning, the rest still applies.
-    pub fn resolve(&self, secrets: &SecretTable) -> ResolvedEnv {
+    pub fn resolve(&self, secrets: &SecretTable, platform: &[(String, String)]) -> ResolvedEnv {
         let mut resolved = ResolvedEnv::default();
         for (key, value) in &self.entries {
+            if platform.iter().any(|(name, _)| name == key) {
+                continue;
+            }
             match secrets.resolve(value) {
                 Ok(value) => resolved.vars.push((key.clone(), value.into_owned())),
                 Err(fault) => resolved.warnings.push(
@@ -90,6 +100,7 @@ impl EnvFile {
                 ),
             }
         }
+        resolved.vars.extend_from_slice(platform);
         resolved
     }
 }
@@ -147,7 +158,7 @@ mod tests {
             "g",
             [("RAMEN_SECRET_G__KEY".to_owned(), "s3cr3t".to_owned())],
         );
-        let resolved = file.resolve(&secrets);
+        let resolved = file.resolve(&secrets, &[]);
         assert!(!format!("{resolved:?}").contains("s3cr3t"));
         assert_eq!(
             resolved.vars,
@@ -158,5 +169,29 @@ mod tests {
         );
         assert_eq!(resolved.warnings.len(), 1);
         assert!(resolved.warnings[0].message.contains("{{$g.NOPE}}"));
+    }
+
+    #[test]
+    fn what_the_platform_sets_wins_over_the_file_and_is_taken_as_it_is() {
+        let (file, _) = EnvFile::parse(b"API: test\nMODE: m\nKEY: \"{{$g.NOPE}}\"\n");
+        let platform = [("API", "prod"), ("KEY", "{{$g.NOPE}}"), ("EMPTY", "")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let resolved = file.resolve(&SecretTable::from_env("g", []), &platform);
+        let vars: Vec<_> = resolved
+            .vars
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
+        assert_eq!(
+            vars,
+            [
+                ("MODE", "m"),
+                ("API", "prod"),
+                ("KEY", "{{$g.NOPE}}"),
+                ("EMPTY", "")
+            ]
+        );
+        // Nothing is missing: the key of the file does not count.
+        assert_eq!(resolved.warnings, []);
     }
 }

@@ -1,4 +1,4 @@
-//! `mcp/guardrails.yaml`: which tools have hooks. Parsed and checked here, run by the worker.
+//! `mcp/guardrails.yaml`: which tools have hooks. Parsed and checked; nothing runs the hooks yet, which is remarked on.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Guardrails {
     pub engine: Engine,
     /// The engine's configuration, a path from the folder that holds `mcp/`.
     pub config: Option<String>,
-    /// What a failing or slow hook means.
+    /// What a failing or slow hook is to mean.
     pub fail: FailMode,
     /// How long one hook may take.
     pub timeout: Duration,

@@ -172,6 +172,8 @@ reasons! {
             "Each case has `name`, `tool`, `args` and `expect` with one of `text_contains`, `subset`, `exact`.";
         GuardrailsInvalid: "`mcp/guardrails.yaml` is not valid, or what it names is missing.",
             "Set `engine` to `policy`, `nemo` or `none`; `policy` needs `mcp/guardrails/policy.py`, `nemo` needs `nemoguardrails` in `requirements.txt`.";
+        GuardrailsNotEnforced: "`mcp/guardrails.yaml` is valid, and this version does not run its hooks: calls go through without them, also with `fail: closed`.",
+            "Do not rely on the file: check in the tool's own code what must be checked. `engine: none` takes the remark away.";
         StdlibShadowed: "A module of the package has the name of a standard library module; the package's own wins inside the package.",
             "Rename the module unless that is what you want.";
         ModuleReserved: "A module or requirement is named `ramen_runtime`; the built-in one wins.",

@@ -175,6 +175,19 @@ impl DesiredState {
             revision => revision,
         }
     }
+
+    /// Whether a worker loads the same for both, so that only what people are told differs.
+    pub fn loads_like(&self, other: &Self) -> bool {
+        // Without `..`: a field that is added is judged here.
+        let Self {
+            revision: _,
+            code,
+            deps,
+            python,
+            exclude,
+        } = self;
+        (code, deps, python, exclude) == (&other.code, &other.deps, &other.python, &other.exclude)
+    }
 }
 
 /// A package in a report.

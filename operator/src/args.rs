@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
+use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
+use serde_json::Value;
 
 use crate::names;
 
@@ -62,6 +64,12 @@ pub struct Args {
     /// The namespace of the gateways [default: there are none]
     #[arg(long, env = names::GATEWAY_NAMESPACE, value_name = "NAMESPACE")]
     pub gateway_namespace: Option<String>,
+    /// Who answers names for pods of groups, as a JSON list of peers [default: the DNS pods of kube-system]
+    #[arg(long, env = names::DNS_TO, value_name = "PEERS")]
+    pub dns_to: Option<Peers>,
+    /// Who may read the metrics of workers, as a JSON list of peers [default: every pod]
+    #[arg(long, env = names::METRICS_FROM, value_name = "PEERS")]
+    pub metrics_from: Option<Peers>,
     /// Groups that are reconciled at once
     #[arg(long, env = names::CONCURRENCY, default_value_t = 16, value_name = "N")]
     pub concurrency: u16,
@@ -94,6 +102,36 @@ impl std::str::FromStr for Listen {
     }
 }
 
+/// Peers of a `NetworkPolicy`, as its fields `from` and `to` have them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Peers(pub Vec<NetworkPolicyPeer>);
+
+impl std::str::FromStr for Peers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let given: Vec<Value> = serde_json::from_str(text)
+            .map_err(|error| format!("is no JSON list of peers: {error}"))?;
+        given.iter().map(peer).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// One of them. A field that is misspelt would be left out, and the peer mean more than it says.
+fn peer(given: &Value) -> Result<NetworkPolicyPeer, String> {
+    let peer: NetworkPolicyPeer = serde_json::from_value(given.clone())
+        .map_err(|error| format!("{given} is no peer: {error}"))?;
+    if peer == NetworkPolicyPeer::default() {
+        return Err(format!("{given} names no peer"));
+    }
+    match serde_json::to_value(&peer) {
+        Ok(known) if known == *given => Ok(peer),
+        _ => Err(format!("{given} has a field that no peer has")),
+    }
+}
+
 /// The form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
@@ -121,5 +159,28 @@ mod tests {
         assert!(!args.allow_http);
         assert!(Args::parse_from(["ramen-operator", "--allow-http", "1"]).allow_http);
         assert!(Args::try_parse_from(["ramen-operator", "--listen", "nowhere"]).is_err());
+    }
+
+    #[test]
+    fn a_peer_that_is_misspelt_is_refused() {
+        let parsed = |text: &str| text.parse::<Peers>();
+        assert_eq!(parsed(""), Ok(Peers::default()));
+        let given = r#"[{"podSelector": {"matchLabels": {"app": "prometheus"}}},
+            {"namespaceSelector": {}}, {"ipBlock": {"cidr": "192.0.2.0/24"}}]"#;
+        assert_eq!(parsed(given).unwrap().0.len(), 3);
+        for (wrong, says) in [
+            (r#"{"podSelector": {}}"#, "no JSON list"),
+            ("[{}]", "names no peer"),
+            (r#"[{"podSelecter": {}}]"#, "names no peer"),
+            (
+                r#"[{"podSelector": {"matchLabel": {"app": "x"}}}]"#,
+                "a field that no peer has",
+            ),
+        ] {
+            let told = parsed(wrong).unwrap_err();
+            assert!(told.contains(says), "{told}");
+        }
+        let args = ["ramen-operator", "--dns-to", given];
+        assert_eq!(Args::parse_from(args).dns_to.unwrap().0.len(), 3);
     }
 }

@@ -26,7 +26,10 @@ use tracing::Instrument as _;
 
 pub(crate) use self::apply::{Handed, REPLICAS};
 pub(crate) use self::context::{Context, Operator, PodsBucket, State};
+use self::dereference::Remembered;
+use self::rollout::Rollout;
 pub(crate) use self::tasks::Work;
+use self::validate::Validated;
 #[cfg(test)]
 pub(crate) use self::validate::tests::{group as test_group, operator as test_operator};
 pub(crate) use self::wake::{Runs, Wake};
@@ -102,12 +105,17 @@ pub(crate) async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Resul
     let group = match &guarded.0 {
         Ok(group) => group,
         Err(invalid) => {
+            let meta = &invalid.metadata;
             tracing::warn!(
-                group = invalid.metadata.name.as_deref().unwrap_or_default(),
-                namespace = invalid.metadata.namespace.as_deref().unwrap_or_default(),
+                group = meta.name.as_deref().unwrap_or_default(),
+                namespace = meta.namespace.as_deref().unwrap_or_default(),
                 error = invalid.error,
                 "an object is no McpGroup; it is passed over"
             );
+            let key = GroupKey::new(guarded.namespace().unwrap_or_default(), guarded.name_any());
+            if meta.deletion_timestamp.is_none() && !ctx.knows_layers(&key) {
+                recall(&ctx, &key, meta.uid.as_deref().unwrap_or_default()).await?;
+            }
             return Ok(Action::await_change());
         }
     };
@@ -131,6 +139,9 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
     let mut state = state.lock().await;
     state.begin(group.metadata.uid.as_deref().unwrap_or_default());
     let result = phases(group, key, ctx, &mut state).await;
+    if result.is_err() || state.invalid.is_some() {
+        status::look(ctx, key, &mut state);
+    }
     let told = match &result {
         Err(error) if error.is_terminating() => Ok(()),
         result => status::write(ctx, group, key, &mut state, result.as_ref()).await,
@@ -150,25 +161,45 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
     }
 }
 
+/// Reads what is remembered of a group. The layers that it needs stay from then on, whatever keeps it from being run.
+async fn recall(ctx: &Context, key: &GroupKey, uid: &str) -> Result<Remembered, Error> {
+    let remembered = dereference::remembered(ctx, key, uid).await?;
+    if let Some(layers) = rollout::layers(&remembered) {
+        ctx.keeps(key, layers);
+    }
+    Ok(remembered)
+}
+
 async fn phases(
     group: &McpGroup,
     key: &GroupKey,
     ctx: &Arc<Context>,
     state: &mut State,
 ) -> Result<Outcome, Error> {
+    if state.rollout.is_none() {
+        let uid = group.metadata.uid.as_deref().unwrap_or_default();
+        let remembered = recall(ctx, key, uid).await?;
+        state.rollout = Some(Rollout::load(key, &remembered)?);
+    }
     let referenced = dereference::read(ctx, group, key, state).await?;
-    let validated = match validate::validate(group, key, referenced, &ctx.operator) {
-        Ok(validated) => validated,
+    let validated = match validate::validate(group, key, referenced.clone(), &ctx.operator) {
+        Ok(validated) => Arc::new(validated),
         Err(invalid) => {
-            let (reason, message) = (invalid.reason, invalid.message.clone());
+            let outcome = invalid.outcome();
             state.invalid = Some(invalid);
-            return Ok(Outcome::Stalled { reason, message });
+            if let Some(valid) = &state.valid {
+                let held = valid.held(group, &referenced);
+                hold(ctx, &held, state).await?;
+            }
+            return Ok(outcome);
         }
     };
     state.invalid = None;
+    state.valid = Some(Arc::clone(&validated));
     let in_vain = ctx.work.artifacts.take_lost(key);
     let look = ctx.wake.take_look(key) | state.is_marked(group);
-    let rollout = state.rollout(&validated)?;
+    let before = state.layers();
+    let rollout = state.rollout()?;
     if let Some(serving) = rollout.looks_for(in_vain)
         && matches!(ctx.work.artifacts.holds(&serving).await, Ok(false))
     {
@@ -182,6 +213,8 @@ async fn phases(
         ctx.metrics.rolled_back();
     }
     let children = build::build(&validated, &ctx.operator, &rollout.wanted()?);
+    // Pods read the one or the other until all is written.
+    ctx.keeps(key, [before, state.layers()].concat());
     let applied = apply::apply(ctx, &validated, children, &mut state.applied).await?;
     ctx.keeps(key, state.layers());
     // Saved by now: what is lost in a crash is asked for again at the next start.
@@ -189,6 +222,14 @@ async fn phases(
         rollout.act(&validated, &ctx.operator, &ctx.work, &ctx.wake);
     }
     Ok(status::outcome(ctx, &validated, state, &applied))
+}
+
+/// Keeps the children of a group that cannot be acted on as they were wanted last.
+async fn hold(ctx: &Context, group: &Validated, state: &mut State) -> Result<(), Error> {
+    let wanted = state.rollout()?.wanted()?;
+    let children = build::build(group, &ctx.operator, &wanted);
+    let applied = apply::apply(ctx, group, children, &mut state.applied).await;
+    applied.map(drop)
 }
 
 /// What to do after an error: an object that is refused waits like all others, for longer each time.

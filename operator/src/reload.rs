@@ -4,6 +4,7 @@
 //! live in seconds instead of when the kubelet brings the file.
 
 mod inspect;
+mod offer;
 mod pods;
 mod push;
 mod smoke;
@@ -12,7 +13,7 @@ mod worker;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use ramen_group::{DesiredState, ReportPackage};
+use ramen_group::DesiredState;
 use ramen_redact::Secret;
 use ramen_rollout::Failure;
 
@@ -20,6 +21,7 @@ use crate::group::GroupKey;
 use crate::names;
 use crate::pods::Pods;
 
+pub(crate) use offer::{Expected, Offer};
 pub(crate) use push::{Plan, push};
 
 /// A revision that is to be served.
@@ -31,8 +33,8 @@ pub(crate) struct ReloadRequest {
     pub(crate) desired: DesiredState,
     /// What served before: pods go back to it when the smoke test fails.
     pub(crate) previous: Option<DesiredState>,
-    /// What the deploy said it serves, for the smoke test; empty when it is not known any more.
-    pub(crate) packages: Vec<ReportPackage>,
+    /// What the deploy said it serves, for the smoke test; absent when it is not known any more.
+    pub(crate) expected: Option<Expected>,
     /// The key of `ramen.v1.Admin`.
     pub(crate) admin_key: Secret,
     /// A key of `ramen.v1.Mcp` for the smoke test; without it only the numbers of packages are compared.

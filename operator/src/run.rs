@@ -8,7 +8,7 @@ use futures::{StreamExt as _, stream};
 use kube::runtime::controller;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::ObjectRef;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use ramen_crds::McpGroup;
 use ramen_group::CidrSet;
@@ -24,9 +24,8 @@ use crate::args::Args;
 use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
 use crate::gateways;
-use crate::group::{
-    Context, GroupKey, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile,
-};
+use crate::group::build::Network;
+use crate::group::{Context, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile};
 use crate::http::Pages;
 use crate::lease::Holder;
 use crate::metrics::Metrics;
@@ -130,6 +129,11 @@ async fn parts(
             .gateway_namespace
             .clone()
             .filter(|namespace| !namespace.is_empty()),
+        network: Network::new(
+            own_namespace(args).ok(),
+            args.dns_to.clone().unwrap_or_default().0,
+            args.metrics_from.clone().unwrap_or_default().0,
+        ),
     };
     let reporter = Reporter {
         controller: names::OPERATOR.to_owned(),
@@ -255,7 +259,7 @@ async fn control(
     Ok(())
 }
 
-fn controller_stream<Q>(
+pub(crate) fn controller_stream<Q>(
     ctx: &Arc<Context>,
     queue: Q,
     config: controller::Config,
@@ -285,20 +289,27 @@ async fn sweep(ctx: &Arc<Context>) {
     timer.tick().await;
     loop {
         timer.tick().await;
-        let groups = ctx.caches.groups.state();
-        let keys = groups
-            .iter()
-            .filter(|guarded| guarded.0.is_ok())
-            .map(|guarded| {
-                GroupKey::new(guarded.namespace().unwrap_or_default(), guarded.name_any())
-            });
-        // A group that did not run yet may need anything.
-        let Some(keep) = ctx.layers(keys) else {
-            continue;
-        };
-        if let Err(error) = ctx.work.artifacts.store().prune(&keep, YOUNG).await {
-            tracing::warn!(%error, "old layers could not be removed");
+        remove_layers(ctx, YOUNG).await;
+    }
+}
+
+/// Removes layers of this age that no group needs.
+async fn remove_layers(ctx: &Context, old: Duration) {
+    let keep = match ctx.layers() {
+        Ok(keep) => keep,
+        // They may need anything.
+        Err(unknown) => {
+            let first: Vec<String> = unknown.iter().take(5).map(ToString::to_string).collect();
+            tracing::warn!(
+                groups = unknown.len(),
+                first = first.join(", "),
+                "old layers stay: it cannot be read what these groups need"
+            );
+            return;
         }
+    };
+    if let Err(error) = ctx.work.artifacts.store().prune(&keep, old).await {
+        tracing::warn!(%error, "old layers could not be removed");
     }
 }
 
@@ -361,3 +372,6 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
     });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,24 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 /// Metadata of a refused `Admin/Reload`: the reason, a word of the errors page.
 pub const REASON_HEADER: &str = "ramen-reason";
 
+/// Metadata of an `UNAVAILABLE` which says that nothing of the call ran: asking again, there or elsewhere, repeats nothing.
+pub const NOT_BEGUN_HEADER: &str = "ramen-not-begun";
+
+/// An `UNAVAILABLE` that says so.
+#[must_use]
+pub fn not_begun(message: impl Into<String>) -> tonic::Status {
+    let mut status = tonic::Status::unavailable(message);
+    let yes = tonic::metadata::MetadataValue::from_static("1");
+    status.metadata_mut().insert(NOT_BEGUN_HEADER, yes);
+    status
+}
+
+/// Whether a status says it.
+#[must_use]
+pub fn is_not_begun(status: &tonic::Status) -> bool {
+    status.code() == tonic::Code::Unavailable && status.metadata().contains_key(NOT_BEGUN_HEADER)
+}
+
 /// The upper-case gRPC name of a code, as every other implementation prints it.
 #[must_use]
 pub fn code_name(code: tonic::Code) -> &'static str {

@@ -104,7 +104,7 @@ const MAX_SUPERSEDED: u32 = 3;
 
 /// Gives up an attempt that can bring only what is not wanted any more: one that hangs must not hold up
 /// the push that repairs it. What is being loaded, or made again for what serves, is not given up.
-fn supersede(memory: &mut Memory) {
+fn supersede(memory: &mut Memory, given_others: bool) {
     let Some(attempt) = &memory.attempting else {
         return;
     };
@@ -114,7 +114,7 @@ fn supersede(memory: &mut Memory) {
         .is_none_or(|observed| observed.commit != attempt.revision.commit);
     let stale = match &attempt.stage {
         Stage::Fetching => moved,
-        Stage::Deploying(inputs) => moved || *inputs != memory.inputs(&inputs.tree),
+        Stage::Deploying(inputs) => moved || given_others || *inputs != memory.inputs(&inputs.tree),
         Stage::Reloading(_) => false,
     };
     if !stale || attempt.repair || memory.settings.suspended || memory.superseded >= MAX_SUPERSEDED
@@ -322,13 +322,19 @@ fn configured(memory: &mut Memory, settings: Settings, actions: &mut Vec<Action>
         forget_unread(memory);
         actions.push(Action::Resolve);
     }
-    supersede(memory);
+    // Secrets that come or go are named in the spec, which makes other inputs.
+    let given = (&before.secrets, &memory.settings.secrets);
+    let given_others = matches!(given, (Some(before), Some(now)) if before != now);
+    if given_others {
+        memory.failed.clear();
+    }
+    supersede(memory, given_others);
     next(memory, actions);
 }
 
 fn observed(memory: &mut Memory, revision: Revision, actions: &mut Vec<Action>) {
     memory.observed = Some(revision);
-    supersede(memory);
+    supersede(memory, false);
     next(memory, actions);
 }
 

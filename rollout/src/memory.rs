@@ -41,6 +41,10 @@ pub struct Settings {
     pub runtime: String,
     /// Goes into [`Inputs::spec`].
     pub spec: String,
+    /// Hash of the values that a deploy is given besides. No part of [`Inputs`]: with other values what serves goes
+    /// on, but what failed may work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<String>,
     /// Nothing new starts; what serves goes on, and a deploy that runs is finished and served.
     pub suspended: bool,
     /// How many revisions behind the serving one are kept ready for a way back.
@@ -58,6 +62,7 @@ impl Default for Settings {
             source: String::new(),
             runtime: String::new(),
             spec: String::new(),
+            secrets: None,
             suspended: false,
             history: 1,
             max_retries: 5,

@@ -223,6 +223,49 @@ fn ops09_a_deploy_that_hangs_does_not_hold_up_the_push_that_repairs_it() {
 }
 
 #[test]
+fn what_failed_is_tried_again_with_other_secrets_and_what_serves_goes_on() {
+    let given = |secrets: &str| {
+        let secrets = Some(secrets.to_owned());
+        Event::Configured(Settings {
+            secrets,
+            ..Settings::default()
+        })
+    };
+    let mut memory = Memory::default();
+    step(&mut memory, given("1"));
+    serving(&mut memory, "a", "good");
+    // What serves is not deployed anew.
+    let actions = step(&mut memory, given("2"));
+    assert_eq!(actions, [Action::Keep(Kept::UpToDate)]);
+    step(&mut memory, Event::Observed(revision("b")));
+    step(&mut memory, fetched("b", "bad"));
+    let inputs = memory.inputs("bad");
+    let failed = Event::Deployed {
+        inputs: inputs.clone(),
+        outcome: Outcome::Failed,
+        desired: None,
+        failure: Some(failure(false)),
+    };
+    step(&mut memory, failed);
+    let actions = step(&mut memory, given("2"));
+    assert!(
+        matches!(&*actions, [Action::Keep(Kept::Failed(_))]),
+        "{actions:?}"
+    );
+    let again = [Action::Deploy {
+        revision: revision("b"),
+        inputs: inputs.clone(),
+        code: Some(layer("bad")),
+    }];
+    assert_eq!(step(&mut memory, given("3")), again);
+    // Nor is one that runs with those of before waited for.
+    assert_eq!(step(&mut memory, given("4")), again);
+    step(&mut memory, deployed(&inputs));
+    step(&mut memory, Event::Reloaded(inputs.clone()));
+    assert_eq!(memory.serving.map(|serving| serving.inputs), Some(inputs));
+}
+
+#[test]
 fn a_deploy_ends_at_last_however_fast_pushes_come() {
     let mut memory = Memory::default();
     let mut given_up = 0;

@@ -2,7 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{collections::BTreeMap, io::Write, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::Read,
+    os::unix::net::{UnixListener, UnixStream},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use ramen_group::Reason;
 use ramen_source::{
@@ -21,9 +31,7 @@ struct Setup {
 impl Setup {
     fn new() -> Option<Self> {
         if let Some(reason) = Sshd::missing() {
-            // Not `eprintln`: the harness would keep that to itself.
-            let words = format!("SKIPPED the ssh tests: {reason}\n");
-            std::io::stderr().write_all(words.as_bytes()).unwrap();
+            ramen_skip::say(&reason);
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -142,11 +150,76 @@ async fn git17_an_unknown_or_changed_host_key_is_refused_with_its_fingerprint() 
     assert!(matches!(error, GitError::HostKeyRevoked { .. }), "{error}");
 }
 
+/// Says to the copy of this program that a test starts what it is to do.
+const ROLE: &str = "RAMEN_TEST_ROLE";
+
+/// An ssh agent that counts who comes, and sends everybody away.
+struct Agent {
+    _dir: tempfile::TempDir,
+    socket: PathBuf,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Agent {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("agent");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let asked = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                count.fetch_add(1, Ordering::SeqCst);
+                drop(stream);
+            }
+        });
+        Self {
+            _dir: dir,
+            socket,
+            asked,
+        }
+    }
+
+    /// Runs this very test in a process that finds the agent; how often that asked the agent.
+    fn asked_by(&self, test: &str, role: &str) -> usize {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env("SSH_AUTH_SOCK", &self.socket)
+            .env(ROLE, role)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("1 passed"), "{said}\n{failed}");
+        // Who comes after them is sent away after they were counted.
+        let mut last = UnixStream::connect(&self.socket).unwrap();
+        last.read_to_end(&mut Vec::new()).unwrap();
+        self.asked.swap(0, Ordering::SeqCst) - 1
+    }
+}
+
+/// An agent with the right key would let us in: it must not be asked. It is found by the environment, and that of a test is
+/// shared, so this happens in a process of its own.
 #[tokio::test]
 async fn a_wrong_key_or_none_is_refused_and_no_agent_is_asked() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("ask the agent") => {
+            let mut agent = ssh2::Session::new().unwrap().agent().unwrap();
+            // It takes connections and answers nothing.
+            let _ = agent.connect().and_then(|()| agent.list_identities());
+        }
+        Ok(_) => wrong_keys_are_refused().await,
+        Err(_) => {
+            const TEST: &str = "a_wrong_key_or_none_is_refused_and_no_agent_is_asked";
+            let agent = Agent::start();
+            assert_eq!(agent.asked_by(TEST, "fetch"), 0, "the agent was asked");
+            assert_eq!(agent.asked_by(TEST, "ask the agent"), 1, "it can be asked");
+        }
+    }
+}
+
+async fn wrong_keys_are_refused() {
     let Some(setup) = Setup::new() else { return };
-    // An agent with the right key would let us in: it must not be asked. (Not set here: the
-    // environment of a test is shared. `~/.ssh` holds no key for this server either way.)
     for (files, words) in [
         (
             vec![setup.key("stranger"), setup.known("host_ed25519")],

@@ -19,6 +19,34 @@ pub(crate) fn inherited(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Names of variables of our own environment that the group's code gets too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostEnv(Vec<String>);
+
+impl FromStr for HostEnv {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = text.split(',').map(str::trim);
+        let names = names.filter(|name| !name.is_empty());
+        let names = names.map(|name| match ramen_group::variable_refusal(name) {
+            Some(why) => Err(format!("`{name}` {why}")),
+            None => Ok(name.to_owned()),
+        });
+        names.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl HostEnv {
+    /// With their values; one that is not set is left out.
+    pub(crate) fn read(&self, value: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+        let named = self.0.iter();
+        named
+            .filter_map(|name| Some((name.clone(), value(name)?)))
+            .collect()
+    }
+}
+
 /// Whether traces are to be sent.
 pub(crate) fn traces_wanted() -> bool {
     inherited(names::OTLP_ENDPOINT).is_some()
@@ -100,6 +128,9 @@ pub struct ServeArgs {
     /// Calls after which a host is replaced; 0: never
     #[arg(long, env = names::HOST_MAX_CALLS, default_value = "0", value_name = "N")]
     pub host_max_calls: String,
+    /// Variables of this process that the code gets too, by their names
+    #[arg(long, env = names::HOST_ENV, default_value = "", hide_default_value = true, value_name = "NAMES")]
+    pub host_env: String,
     /// Folder of the artifact store, or the address of the artifact endpoint
     #[arg(long, env = names::STORE, value_name = "DIR|URL")]
     pub store: Option<PathBuf>,
@@ -174,6 +205,8 @@ pub struct Config {
     pub host_max_rss: u64,
     /// Calls after which a host is replaced.
     pub host_max_calls: u64,
+    /// What the code gets of our own environment.
+    pub host_env: Vec<(String, String)>,
     /// The artifact store.
     pub(crate) store: StoreAt,
     /// Unpacked layers.
@@ -280,6 +313,7 @@ impl Config {
             host_threads,
             host_rss_limit_mib,
             host_max_calls,
+            host_env,
             store,
             store_token_file,
             store_bucket,
@@ -326,6 +360,10 @@ impl Config {
                 false
             }
         };
+        let host_env = host_env.parse::<HostEnv>().unwrap_or_else(|fault| {
+            reader.0.push(format!("{}: {fault}", names::HOST_ENV));
+            HostEnv::default()
+        });
         let host_dir = host_dir.or_else(own_folder).unwrap_or_default();
         let store = store.unwrap_or_default();
         let store = StoreAt::read(&store, store_token_file.as_deref()).unwrap_or_else(|fault| {
@@ -387,6 +425,7 @@ impl Config {
                 * 1024
                 * reader.number(names::HOST_RSS_LIMIT_MIB, &host_rss_limit_mib, 0, 1 << 30),
             host_max_calls: reader.number(names::HOST_MAX_CALLS, &host_max_calls, 0, u64::MAX),
+            host_env: host_env.read(|name| std::env::var(name).ok()),
             cache_dir: cache_dir.unwrap_or_else(|| store.default_cache(Path::new(""))),
             store,
             desired,

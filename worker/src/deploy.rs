@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use ramen_group::{Outcome, Report};
 
+use crate::config::HostEnv;
 use crate::names;
 
 mod deps;
@@ -77,6 +78,9 @@ pub struct DeployArgs {
     /// Folder of the `ramen-host-3.x` programs [default: the folder of this program].
     #[arg(long, value_name = "DIR", env = names::HOST_DIR)]
     pub host_dir: Option<PathBuf>,
+    /// Variables of this process that the code gets too, by their names, separated by commas.
+    #[arg(long, value_name = "NAMES", env = names::HOST_ENV, default_value = "", hide_default_value = true)]
+    pub host_env: HostEnv,
     /// The `uv` program [default: `uv` on PATH].
     #[arg(long, value_name = "PATH", env = names::UV)]
     pub uv: Option<PathBuf>,

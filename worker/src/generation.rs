@@ -1,7 +1,7 @@
 //! One loaded revision: what it offers, its hosts, and how a call runs in it.
 //!
 //! A generation never changes. A reload makes a new one beside it and swaps a pointer; calls that
-//! began in the old one end there.
+//! began in the old one end there. Another revision of the same layers is one with the same hosts.
 
 mod failures;
 mod manager;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ramen_group::{DesiredState, GroupCatalog, SecretTable};
 use ramen_mcp::catalog::ResourceEntry;
-use ramen_mcp::{McpError, Outcome, ResourceRead, Server, ToolCall};
+use ramen_mcp::{McpError, Options, Outcome, ResourceRead, Server, ToolCall};
 use ramen_redact::Redactor;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -40,9 +40,9 @@ pub struct Generation {
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) call_timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) failures: Failures,
-    /// Home of the hosts; removed with the generation.
-    pub(crate) _home: TempDir,
+    pub(crate) failures: Arc<Failures>,
+    /// Home of the hosts; removed with the last generation that has them.
+    pub(crate) home: Arc<TempDir>,
 }
 
 /// What a transport adds to a call.
@@ -69,9 +69,19 @@ impl Lost {
     pub(crate) fn status(&self) -> tonic::Status {
         match self {
             Self::Deadline => tonic::Status::deadline_exceeded("no result before the deadline"),
+            Self::Host(error) if error.was_before_the_call() => {
+                ramen_proto::not_begun(error.to_string())
+            }
             Self::Host(error) => tonic::Status::unavailable(error.to_string()),
         }
     }
+}
+
+/// What answers for a catalog.
+fn served(catalog: GroupCatalog) -> (Server, Arc<GroupCatalog>) {
+    let catalog = Arc::new(catalog);
+    let server = Server::new(Arc::clone(&catalog) as _, Options::default());
+    (server, catalog)
 }
 
 enum End {
@@ -81,6 +91,25 @@ enum End {
 }
 
 impl Generation {
+    /// What it offers, under another revision: with the hosts that it has.
+    pub(crate) fn relabelled(&self, desired: DesiredState) -> Self {
+        let catalog = self.catalog.with_version(desired.version());
+        let (server, catalog) = served(catalog);
+        Self {
+            number: self.number,
+            desired,
+            server,
+            catalog,
+            pool: Arc::clone(&self.pool),
+            secrets: Arc::clone(&self.secrets),
+            redactor: Arc::clone(&self.redactor),
+            call_timeout: self.call_timeout,
+            metrics: Arc::clone(&self.metrics),
+            failures: Arc::clone(&self.failures),
+            home: Arc::clone(&self.home),
+        }
+    }
+
     /// Runs a tool; its response.
     pub(crate) async fn call_tool(
         &self,

@@ -33,6 +33,10 @@ pub const PROXY_CIDRS: &str = "RAMEN_PROXY_CIDRS";
 pub const MAX_INFLIGHT: &str = "RAMEN_MAX_INFLIGHT";
 /// Connections at once (1024); further ones wait to be accepted.
 pub const MAX_CONNECTIONS: &str = "RAMEN_MAX_CONNECTIONS";
+/// Names of variables, separated by commas, that the group's code gets too, with the values they have here
+/// (`HTTPS_PROXY,API_BASE`). They win over `mcp/env.yaml`. Of this environment the code sees nothing else but `PATH`,
+/// `LANG`, `TZ` and its secrets.
+pub const HOST_ENV: &str = "RAMEN_HOST_ENV";
 /// Longest time of one call in seconds (120), whatever the caller asks for.
 pub const CALL_TIMEOUT_SECS: &str = "RAMEN_CALL_TIMEOUT_SECS";
 /// Host processes per revision. Unset: one per core, at least two.

@@ -15,7 +15,7 @@ pub(crate) struct LoadSetting<'a> {
     /// The folder that holds `tools/`.
     pub(crate) code_dir: &'a Path,
     pub(crate) deps_dir: Option<&'a Path>,
-    /// `mcp/env.yaml`, resolved.
+    /// `mcp/env.yaml`, resolved, and what the platform sets over it.
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) threads: usize,
 }

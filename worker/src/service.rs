@@ -54,12 +54,17 @@ impl Front {
     }
 }
 
-/// The caller, as later checks of a session see it.
-#[derive(Clone, Copy)]
-struct Peer(IpAddr);
+/// The caller, as a session sees it.
+#[derive(Clone)]
+struct Peer {
+    /// For later checks.
+    address: IpAddr,
+    /// Ends the connection.
+    end: Arc<Notify>,
+}
 
 fn nothing_loaded() -> Status {
-    Status::unavailable("no revision of the group is loaded yet")
+    ramen_proto::not_begun("no revision of the group is loaded yet")
 }
 
 /// A gateway in front says that a request came over HTTP by naming its protocol version; then the
@@ -148,7 +153,7 @@ impl Front {
         open: Open,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<> {
-        let way = self.way(routes, peer, request);
+        let way = self.way(routes, peer, &end, request);
         async move {
             let response = match way {
                 Way::Refused(status) => status.into_http(),
@@ -165,7 +170,13 @@ impl Front {
         }
     }
 
-    fn way(&self, routes: &Routes, peer: IpAddr, mut request: Request<Incoming>) -> Way {
+    fn way(
+        &self,
+        routes: &Routes,
+        peer: IpAddr,
+        end: &Arc<Notify>,
+        mut request: Request<Incoming>,
+    ) -> Way {
         let path = request.uri().path();
         if path == CALL {
             return match self.admit(peer, request) {
@@ -183,7 +194,8 @@ impl Front {
         if let Err(refusal) = verdict {
             return Way::Refused(self.refuse(refusal));
         }
-        request.extensions_mut().insert(Peer(peer));
+        let (address, end) = (peer, Arc::clone(end));
+        request.extensions_mut().insert(Peer { address, end });
         let answer = routes.clone().oneshot(request);
         Way::Routed(Box::pin(async move {
             match answer.await {

@@ -100,29 +100,35 @@ pub(super) async fn growth(lab: &Lab, findings: &mut Findings) -> anyhow::Result
         admin.reload(revisions[0].clone()).await?;
     }
     let after = settled(&worker).await?;
+    worker.stop().await?;
+    // The goal is of both: a worker that leaves something behind has no growth to tell.
+    let left = left_behind(&before, &after);
+    ensure!(
+        left.is_empty(),
+        "left behind after {count} reloads: {}",
+        left.join(", ")
+    );
     let growth = (after.rss - before.rss) / before.rss * 100.0;
-    let mut left = Vec::new();
-    for (what, old, new) in [
+    let note = format!(
+        "{count} reloads: {:.2} -> {:.2} MiB; nothing left behind",
+        before.rss, after.rss
+    );
+    findings.add("reload_rss_pct", vec![growth], note);
+    Ok(())
+}
+
+/// What there is more of than before.
+fn left_behind(before: &Footprint, after: &Footprint) -> Vec<String> {
+    [
         ("processes", before.hosts, after.hosts),
         ("open files", before.fds, after.fds),
         ("temporary files", before.temporary, after.temporary),
         ("unpacked layers", before.cache, after.cache),
-    ] {
-        if new > old {
-            left.push(format!("{what} {old} -> {new}"));
-        }
-    }
-    let left = if left.is_empty() {
-        "nothing left behind".to_owned()
-    } else {
-        format!("LEFT BEHIND: {}", left.join(", "))
-    };
-    let note = format!(
-        "{count} reloads: {:.2} -> {:.2} MiB; {left}",
-        before.rss, after.rss
-    );
-    findings.add("reload_rss_pct", vec![growth], note);
-    worker.stop().await
+    ]
+    .into_iter()
+    .filter(|(_, old, new)| new > old)
+    .map(|(what, old, new)| format!("{what} {old} -> {new}"))
+    .collect()
 }
 
 struct Footprint {
@@ -150,5 +156,32 @@ async fn settled(worker: &Worker) -> anyhow::Result<Footprint> {
             });
         }
         last = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thing_that_there_is_more_of_is_left_behind() {
+        let footprint = |hosts, fds, temporary, cache| Footprint {
+            rss: 10.0,
+            hosts,
+            fds,
+            temporary,
+            cache,
+        };
+        let before = footprint(2, 30, 1, 2);
+        assert!(left_behind(&before, &footprint(2, 29, 1, 2)).is_empty());
+        assert_eq!(
+            left_behind(&before, &footprint(3, 31, 2, 3)),
+            [
+                "processes 2 -> 3",
+                "open files 30 -> 31",
+                "temporary files 1 -> 2",
+                "unpacked layers 2 -> 3"
+            ]
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The bridge over any MCP servers: those of a configuration as one, or a single one under its own names.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ramen_client::hub::{Hub, Naming};
 use ramen_client::{ManagerOptions, Options, ServerConfig};
@@ -8,6 +9,14 @@ use ramen_client::{ManagerOptions, Options, ServerConfig};
 use super::BridgeArgs;
 use crate::exit::Failure;
 use crate::servers;
+use crate::signals::Stops;
+
+/// From the end of stdin to that of the last server. A client may kill us two seconds after it closed stdin.
+const END: Duration = Duration::from_millis(1800);
+/// What servers get of it at least, when work in flight took the rest.
+const LEAST: Duration = Duration::from_millis(400);
+/// How long servers that were killed may take to be gone.
+const SPARE: Duration = Duration::from_millis(100);
 
 /// What is served.
 pub(super) struct Plan {
@@ -47,15 +56,10 @@ pub(super) fn plan(args: &BridgeArgs) -> Result<Option<Plan>, Failure> {
     }))
 }
 
-impl Plan {
-    /// Whether a server of it may get a sign-in.
-    pub(super) fn signs_in(&self) -> bool {
-        self.options.sign_in.is_some()
-    }
-}
-
-/// Serves stdin and stdout until they end.
+/// Serves stdin and stdout until they end, or a signal comes. The first signal after that ends the servers at once, and a
+/// second one does so however the end began.
 pub(super) async fn serve(plan: Plan) {
+    let stops = Stops::count();
     let options = ManagerOptions {
         client: plan.options,
         // A session of an editor lasts for days: what is not there yet may come.
@@ -63,11 +67,23 @@ pub(super) async fn serve(plan: Plan) {
         ..ManagerOptions::default()
     };
     let hub = Hub::open(plan.servers, options, plan.naming);
-    hub.serve(
+    let serving = hub.serve(
         tokio::io::stdin(),
         tokio::io::stdout(),
-        crate::signals::stop(),
-    )
-    .await;
-    hub.manager().close().await;
+        stops.clone().reach(1),
+    );
+    let left = tokio::select! {
+        began = serving => END.saturating_sub(began.elapsed()).max(LEAST),
+        () = stops.clone().reach(2) => Duration::ZERO,
+    };
+    let manager = hub.manager();
+    let told = stops.so_far();
+    let closing = async {
+        tokio::select! {
+            () = manager.close_within(left) => {}
+            () = stops.reach(told + 1) => manager.close_within(Duration::ZERO).await,
+        }
+    };
+    // What even SIGKILL does not end at once is left to the system.
+    let _ = tokio::time::timeout(left + SPARE, closing).await;
 }

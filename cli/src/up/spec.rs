@@ -194,12 +194,7 @@ fn build(
         keys: keys.cloned(),
         access: valid.access.clone().map(Arc::new),
         worker_env: worker_env(&valid),
-        deploy_env: valid
-            .worker
-            .env
-            .iter()
-            .map(|(name, value)| (name.clone(), value.into()))
-            .collect(),
+        deploy_env: code_env(&valid),
         listen: None,
         secrets,
         upstreams,
@@ -233,13 +228,22 @@ fn source(valid: &ValidatedGroup, login: &Secret) -> Result<Source, String> {
     })
 }
 
+/// The variables of the group, and which of them the code gets. That list is always there: one of the person's own would
+/// hand over what the group does not name.
+fn code_env(valid: &ValidatedGroup) -> Vec<(String, OsString)> {
+    let worker = &valid.worker;
+    let named = (
+        "RAMEN_HOST_ENV".to_owned(),
+        OsString::from(worker.code_variables()),
+    );
+    let set = worker.env.iter();
+    let set = set.map(|(name, value)| (name.clone(), OsString::from(value)));
+    set.chain([named]).collect()
+}
+
 fn worker_env(valid: &ValidatedGroup) -> Vec<(String, OsString)> {
     let worker = &valid.worker;
-    let mut env: Vec<(String, OsString)> = worker
-        .env
-        .iter()
-        .map(|(name, value)| (name.clone(), value.into()))
-        .collect();
+    let mut env = code_env(valid);
     let mut set = |name: &str, value: String| env.push((name.to_owned(), value.into()));
     set("RAMEN_ALLOWED_CIDRS", valid.allowed.to_string());
     set("RAMEN_TRUST_PROXY", valid.trusted_proxy_hops.to_string());

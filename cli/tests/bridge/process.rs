@@ -39,7 +39,11 @@ impl Bridge {
     }
 
     pub(crate) fn with(args: &[&str]) -> Self {
-        let mut child = ramen(args).spawn().unwrap();
+        Self::of(ramen(args))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self {

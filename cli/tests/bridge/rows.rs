@@ -1,5 +1,6 @@
 //! The rows of the case list that are marked B.
 
+use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use ramen_cli::ConnectArgs;
 use ramen_cli::bridge::{Limits, serve};
 use ramen_cli::upstream::Upstream;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::Command;
 
 #[tokio::test]
 async fn env01_a_string_id_stays_a_string() {
@@ -200,6 +202,63 @@ async fn net01_a_signal_ends_it() {
     assert_eq!(status.code(), Some(0));
 }
 
+/// Says to the copy of this program that is to be killed: `idle` or `busy`, and where the worker is.
+const PARENT: &str = "RAMEN_TEST_PARENT";
+
+#[tokio::test]
+async fn net01_it_ends_when_its_parent_is_killed() {
+    const TEST: &str = "rows::net01_it_ends_when_its_parent_is_killed";
+    if let Ok(role) = std::env::var(PARENT) {
+        let (state, target) = role.split_once(' ').unwrap();
+        let mut bridge = Bridge::start(target);
+        bridge.ask(ping("1")).await;
+        if state == "busy" {
+            bridge.line(call("2", "slow")).await;
+        }
+        println!("pid={};", bridge.child.id().unwrap());
+        return std::future::pending().await;
+    }
+    let server = Server::start().await;
+    for state in ["idle", "busy"] {
+        let mut parent = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env(PARENT, format!("{state} {}", server.address))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
+        let pid = loop {
+            let line = lines.next_line().await.unwrap();
+            let line = line.expect("the parent tells of its bridge");
+            if let Some((_, pid)) = line.split_once("pid=") {
+                break pid.trim_end_matches(';').to_owned();
+            }
+        };
+        if state == "busy" {
+            server
+                .seen
+                .until(|s| s.begun.load(Ordering::SeqCst) == 1)
+                .await;
+        }
+        parent.kill().await.unwrap();
+        // Whoever inherits it may not look after it: what has ended has no command line any more.
+        let command_line = format!("/proc/{pid}/cmdline");
+        let gone = async {
+            while std::fs::read(&command_line).is_ok_and(|line| !line.is_empty()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let gone = tokio::time::timeout(process::PATIENCE, gone).await;
+        assert!(gone.is_ok(), "the {state} bridge is left");
+    }
+    server
+        .seen
+        .until(|s| s.dropped.load(Ordering::SeqCst) == 1)
+        .await;
+}
+
 #[tokio::test]
 async fn net02_blank_lines_are_ignored_and_crlf_is_served() {
     let server = Server::start().await;
@@ -212,7 +271,9 @@ async fn net02_blank_lines_are_ignored_and_crlf_is_served() {
 }
 
 #[tokio::test]
-async fn net07_clients_that_leave_in_the_middle_leave_nothing_behind() {
+async fn net07_a_thousand_calls_given_up_in_the_middle_leave_nothing_behind() {
+    const ROUNDS: usize = 20;
+    const EACH: usize = 50;
     let server = Server::start().await;
     let mut bridge = Bridge::start(&server.address);
     bridge.ask(ping("0")).await;
@@ -222,28 +283,38 @@ async fn net07_clients_that_leave_in_the_middle_leave_nothing_behind() {
             .unwrap()
             .count()
     };
+    let resident_kib = || -> usize {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+        let mut words = line.unwrap().split_whitespace();
+        words.nth(1).unwrap().parse().unwrap()
+    };
     let before = descriptors();
-    for round in 0..10 {
-        for i in 0..50 {
-            bridge
-                .line(call(&(round * 50 + i + 1).to_string(), "slow"))
-                .await;
+    let mut half = 0;
+    for round in 0..ROUNDS {
+        let ids = round * EACH + 1..=(round + 1) * EACH;
+        for id in ids.clone() {
+            bridge.line(call(&id.to_string(), "slow")).await;
         }
         server
             .seen
-            .until(|s| s.begun.load(Ordering::SeqCst) == (round + 1) * 50)
+            .until(|s| s.begun.load(Ordering::SeqCst) == (round + 1) * EACH)
             .await;
-        for i in 0..50 {
-            let id = round * 50 + i + 1;
+        for id in ids {
             bridge.line(format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)).await;
         }
         server
             .seen
-            .until(|s| s.dropped.load(Ordering::SeqCst) == (round + 1) * 50)
+            .until(|s| s.dropped.load(Ordering::SeqCst) == (round + 1) * EACH)
             .await;
+        if round == ROUNDS / 2 {
+            half = resident_kib();
+        }
     }
     assert_eq!(bridge.ask(ping("\"last\"")).await["id"], "last");
     assert_eq!(descriptors(), before);
+    let grown = resident_kib().saturating_sub(half);
+    assert!(grown < 16 * 1024, "{grown} KiB for the second half");
 }
 
 #[tokio::test]

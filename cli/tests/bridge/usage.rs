@@ -1,8 +1,10 @@
-//! What is refused before anything is served, and what `--print-config` prints.
+//! What is refused before anything is served, what is passed over, and what `--print-config` prints.
 
 use serde_json::{Value, json};
 
-use crate::process::{self, output};
+use crate::ping;
+use crate::process::{self, Bridge, output};
+use crate::server::Server;
 
 #[tokio::test]
 async fn usage_errors_exit_2_and_say_what_to_do() {
@@ -19,16 +21,9 @@ async fn usage_errors_exit_2_and_say_what_to_do() {
             &["bridge", "--target", "h:1", "--ca", "/nonexistent.pem"],
             "--ca",
         ),
+        // Without a key: nothing would be answered.
         (
             &["bridge", "--target", "h:1", "--oauth", "https://c"],
-            "knows no sign-in",
-        ),
-        (
-            &["bridge", "--target", "h:1", "--keychain"],
-            "knows no sign-in",
-        ),
-        (
-            &["bridge", "--target", "h:1", "--token-file", "t"],
             "knows no sign-in",
         ),
         // A token that is to be in the keychain must not end up in a file.
@@ -52,7 +47,7 @@ async fn usage_errors_exit_2_and_say_what_to_do() {
         ),
     ] {
         let mut command = process::ramen(args);
-        if args.contains(&"--key-file") {
+        if args.contains(&"--key-file") || args.contains(&"--oauth") {
             command.env_remove("RAMEN_BRIDGE_KEY");
         }
         let out = command
@@ -67,6 +62,58 @@ async fn usage_errors_exit_2_and_say_what_to_do() {
         assert!(err.contains(hint), "{args:?}: {err}");
         assert!(out.stdout.is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_configuration_with_a_sign_in_of_other_bridges_works_at_a_worker_when_it_has_a_key() {
+    let server = Server::start().await;
+    let by_flags = [
+        "--oauth",
+        "https://console.example",
+        "--client-id",
+        "id",
+        "--token-file",
+        "/nonexistent/token",
+        "--keychain",
+        "--idle-timeout",
+        "1800",
+        "--no-browser",
+    ];
+    let by_variables = [
+        ("RAMEN_BRIDGE_OAUTH", "https://console.example"),
+        ("RAMEN_BRIDGE_CLIENT_ID", "id"),
+        ("RAMEN_BRIDGE_TOKEN_FILE", "/nonexistent/token"),
+        ("RAMEN_BRIDGE_KEYCHAIN", "1"),
+        ("RAMEN_BRIDGE_IDLE_TIMEOUT", "1800"),
+    ];
+    for (flags, variables) in [(&by_flags[..], &[][..]), (&[], &by_variables)] {
+        let target = ["bridge", "--target", &server.address];
+        let args = [&target[..], flags].concat();
+        let mut command = process::ramen(&args);
+        command.envs(variables.iter().copied());
+        let mut bridge = Bridge::of(command);
+        let answer = bridge.ask(ping("1")).await;
+        assert!(answer.get("result").is_some(), "{answer}");
+        let (status, rest, stderr) = bridge.end().await;
+        assert!(status.success(), "{stderr}");
+        assert!(rest.is_empty(), "{rest:?}");
+        // Said once, with the flag and the variable, since a person sees only one of the two.
+        assert_eq!(stderr.matches("passed over").count(), 1, "{stderr}");
+        for (name, _) in &by_variables[..4] {
+            assert!(stderr.contains(name), "{name}: {stderr}");
+        }
+        for flag in ["--oauth", "--client-id", "--token-file", "--keychain"] {
+            assert!(stderr.contains(flag), "{flag}: {stderr}");
+        }
+    }
+    // Where a worker asks for no key, only a sign-in that was relied on is refused.
+    let mut command = process::ramen(&["bridge", "--target", &server.address]);
+    command
+        .env_remove("RAMEN_BRIDGE_KEY")
+        .env("RAMEN_BRIDGE_CLIENT_ID", "id");
+    let (status, _, stderr) = Bridge::of(command).end().await;
+    assert!(status.success(), "{stderr}");
+    assert!(stderr.contains("--client-id"), "{stderr}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{Place, Repo};
 use crate::{BROKEN, OTHER, TOOL};
@@ -100,29 +100,23 @@ fn a_push_is_served_and_a_bad_push_keeps_the_last_good() {
 }
 
 #[test]
-fn git12_many_pushes_in_a_row_end_with_the_last_one() {
+fn variables_of_the_group_reach_its_code_in_the_deploy_and_in_calls() {
+    const CODE: &str = "import os\nfrom demo_calculator_tool_utils import apply\nANSWER = int(os.environ['ANSWER'])\n\n\
+        def calculator_func(var1, var2, func):\n    \
+            return ANSWER if var1 == 6 else apply(func, var1, var2)\n";
     let place = Place::new();
     let repo = place.repo("demo");
-    let file = place.write("group.yaml", &document("demo", &repo.bare, ""));
+    // The author's default, which who runs the group overrides.
+    std::fs::write(repo.work.join("mcp/env.yaml"), "ANSWER: 1\n").unwrap();
+    std::fs::write(repo.work.join(TOOL), CODE).unwrap();
+    place.push(&repo);
+    let set = "  worker: {env: [{name: ANSWER, value: '44'}]}\n";
+    let file = place.write("group.yaml", &document("demo", &repo.bare, set));
     let mut up = place.up(&["-f", file.to_str().unwrap()]);
     up.until("it serves", "demo", |s| {
-        s["ready"] == true && s["revision"].is_string()
+        s["ready"] == true && s["revision"].is_string() && s["errors"] == json!([])
     });
-    let pushed: Vec<String> = (100..115)
-        .map(|n| push(&place, &repo, &OTHER.replace("43", &n.to_string()), "demo"))
-        .collect();
-    let last = &pushed[14];
-    up.until("the last push serves", "demo", |s| {
-        s["revision"].as_str().is_some_and(|r| r.ends_with(last))
-    });
-    assert_eq!(call(&place, "demo"), "114\n");
-    // Some may be left out, and none comes after a newer one.
-    let place_of = |status: &Value| {
-        let revision = status["revision"].as_str()?.to_owned();
-        pushed.iter().position(|push| revision.ends_with(push))
-    };
-    let served: Vec<usize> = up.all().iter().filter_map(place_of).collect();
-    assert!(served.is_sorted(), "{served:?}");
+    assert_eq!(call(&place, "demo"), "44\n");
     assert_eq!(up.stop(), Some(0));
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod bad;
+mod end;
 #[expect(dead_code, reason = "shared with the tests of the client")]
 #[path = "../../../client/tests/client/http/support.rs"]
 mod http;

@@ -127,7 +127,7 @@ impl Client {
             peer,
             fingerprint: config.fingerprint(),
             agreement: RwLock::new(agreement),
-            session: tokio::sync::Mutex::new(0),
+            session: tokio::sync::Mutex::default(),
             tools: RwLock::new(Arc::from([])),
             updates: watch::Sender::new(Updates::default()),
             limits,
@@ -164,7 +164,8 @@ fn open(name: &str, config: &ServerConfig, options: &Options) -> Result<Link, Cl
                 env,
                 cwd: cwd.as_deref(),
             };
-            stdio::start(name, &program, limits, config.redactor())
+            let guard = options.guard.clone();
+            stdio::start(name, &program, limits, config.redactor(), guard)
         }
         Transport::Http { url, headers } => {
             let (sign_in, addresses) = (options.sign_in.clone(), options.addresses.clone());

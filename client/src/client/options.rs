@@ -9,6 +9,7 @@ use ramen_mcp::model::Json;
 use tokio::sync::mpsc;
 
 use crate::cache::Cache;
+use crate::guard::Guard;
 use crate::limits::Limits;
 use crate::oauth::SignIn;
 
@@ -25,6 +26,8 @@ pub struct Options {
     pub sign_in: Option<SignIn>,
     /// Which addresses may be connected to; any when left out.
     pub addresses: Option<Addresses>,
+    /// What ends servers that are programs, with all that they started, when this one is killed.
+    pub guard: Option<Guard>,
 }
 
 /// Which addresses may be connected to. A name is looked up, every address that it has is judged, and the connection goes

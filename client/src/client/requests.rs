@@ -1,11 +1,12 @@
 //! Requests of one connection: in rounds, in pages, and again when the server has forgotten the session.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ramen_mcp::model::Json;
 use ramen_mcp::names::method;
 use serde::Deserialize;
+use tokio::sync::oneshot;
 
 use super::{CallOptions, Inner, rounds};
 use crate::error::ClientError;
@@ -17,9 +18,18 @@ use crate::transport::http::mirror;
 /// Times that a modern server may ask to be asked again with its state.
 const MAX_ROUNDS: usize = 8;
 
+/// The handshakes of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// How often it was made again.
+    made: u64,
+    /// It was begun again and not brought to its end: nothing can be asked before it is.
+    lost: bool,
+}
+
 impl Inner {
     pub(super) async fn request(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         params: &str,
         options: CallOptions,
@@ -34,7 +44,7 @@ impl Inner {
                     .mirrored(mirrored.clone(), headers.clone())
                     .progress(options.progress.clone())
             };
-            let result = self.ask(ask, patience).await?;
+            let result = self.ask(name, ask, patience).await?;
             match rounds::next(name, &params, &result, self.person.as_ref()).await? {
                 None => return Ok(result),
                 Some(next) => params = next,
@@ -47,36 +57,75 @@ impl Inner {
     }
 
     /// Asks; when the server has forgotten the session, makes a new one and asks once more. Such a refusal comes before
-    /// anything is done, so even a call may be repeated.
-    async fn ask(&self, ask: impl Fn() -> Ask, patience: Duration) -> Result<Json, ClientError> {
-        let seen = *self.session.lock().await;
-        match self.peer.ask(ask(), patience).await {
-            Err(ClientError::SessionLost) => {
-                self.renew(seen).await?;
-                self.peer.ask(ask(), patience).await
+    /// anything is done, so even a call may be repeated. All of it has to be done in time, not only each part.
+    async fn ask(
+        self: &Arc<Self>,
+        name: &str,
+        ask: impl Fn() -> Ask,
+        patience: Duration,
+    ) -> Result<Json, ClientError> {
+        let asked = async {
+            let (mut made, lost) = {
+                let session = self.session.lock().await;
+                (session.made, session.lost)
+            };
+            if lost {
+                made = self.renew(made).await?;
             }
-            outcome => outcome,
-        }
+            match self.peer.ask(ask(), patience).await {
+                Err(ClientError::SessionLost) => {
+                    self.renew(made).await?;
+                    self.peer.ask(ask(), patience).await
+                }
+                outcome => outcome,
+            }
+        };
+        let in_time = tokio::time::timeout(patience, asked).await;
+        in_time.unwrap_or_else(|_| {
+            Err(ClientError::Timeout {
+                method: name.to_owned(),
+                after: patience,
+            })
+        })
     }
 
-    async fn renew(&self, seen: u64) -> Result<(), ClientError> {
-        let mut session = self.session.lock().await;
-        if *session != seen {
-            return Ok(());
+    /// Makes a new session, unless somebody else did since `made` were made; gives how many were made by now. In a task of
+    /// its own: who waits for it may give up at any moment, and a session is of no use with half a handshake.
+    async fn renew(self: &Arc<Self>, made: u64) -> Result<u64, ClientError> {
+        let (told, outcome) = oneshot::channel();
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut session = inner.session.lock().await;
+            // Who asked for it may have given up while another attempt was under way.
+            if !told.is_closed() {
+                let outcome = inner.shake_hands(&mut session, made).await;
+                let _ = told.send(outcome);
+            }
+        });
+        outcome
+            .await
+            .unwrap_or_else(|_| Err(ClientError::gone("the session cannot be made anew")))
+    }
+
+    async fn shake_hands(&self, session: &mut Session, made: u64) -> Result<u64, ClientError> {
+        if session.made != made && !session.lost {
+            return Ok(session.made);
         }
         tracing::info!(
             server = self.name,
             "the server lost the session; making a new one"
         );
+        session.lost = true;
         let agreement = handshake::initialize(&self.peer, self.limits.connect).await?;
         let version = agreement.version;
         *self
             .agreement
             .write()
             .unwrap_or_else(PoisonError::into_inner) = agreement;
-        *session += 1;
+        session.made += 1;
+        session.lost = false;
         self.peer.listen(version);
-        Ok(())
+        Ok(session.made)
     }
 
     /// What modern HTTP repeats of a request in headers.
@@ -114,11 +163,11 @@ impl Inner {
         }
     }
 
-    pub(super) async fn pages(
-        &self,
+    pub(super) async fn pages<'i>(
+        self: &'i Arc<Self>,
         name: &'static str,
         key: &'static str,
-    ) -> Result<Pages<'_>, ClientError> {
+    ) -> Result<Pages<'i>, ClientError> {
         let mut pages = Pages::new(name, key, &self.limits);
         let mut params = "{}".to_owned();
         loop {

@@ -12,7 +12,7 @@ use crate::transport::http::mirror;
 
 impl Inner {
     /// Lists the tools, keeps the list, and writes it to the cache. Whether it is another one.
-    pub(super) async fn refresh_tools(&self) -> Result<bool, ClientError> {
+    pub(super) async fn refresh_tools(self: &Arc<Self>) -> Result<bool, ClientError> {
         let declared = self.agreement().capabilities.tools.is_some();
         let mut tools: Vec<Tool> = match self.pages(method::TOOLS_LIST, "tools").await {
             Ok(pages) => pages.read(&self.name, |tool: &Tool| &tool.name),

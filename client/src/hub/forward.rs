@@ -7,9 +7,10 @@ use ramen_mcp::names::method;
 use ramen_mcp::{Era, McpError, ProgressToken, RequestId, code, notify};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::answer::{self, Members};
+use super::places::{At, Turn};
 use super::{Hub, Origin, lock};
 use crate::client::{CallOptions, Progress};
 
@@ -25,6 +26,8 @@ pub struct Asked {
     /// JSON text of an object.
     pub(super) params: String,
     pub(super) progress: Option<ProgressToken>,
+    /// Where it waits for its turn; who has none bounds the work otherwise.
+    pub(super) line: Option<Turn>,
 }
 
 impl Asked {
@@ -36,7 +39,13 @@ impl Asked {
             method: request.method.clone().into_owned(),
             params: request.params.as_json().unwrap_or("{}").to_owned(),
             progress: request.params.meta().progress.clone(),
+            line: None,
         }
+    }
+
+    /// Waits for a place.
+    pub(super) async fn place(&self, at: At) -> Option<OwnedSemaphorePermit> {
+        self.line.as_ref()?.place(at).await
     }
 }
 
@@ -60,7 +69,14 @@ impl Hub {
     /// The answer to a request. Progress goes to `out` before it; dropping the future cancels it at its server.
     pub async fn answer(&self, asked: &Asked, out: &mpsc::Sender<Bytes>) -> Bytes {
         self.read_cache().await;
-        let listed = self.list(&asked.method, asked.era).await;
+        let listed = {
+            let _place = if self.asks_servers(&asked.method) {
+                asked.place(At::Lists).await
+            } else {
+                None
+            };
+            self.list(&asked.method, asked.era).await
+        };
         let result = match (listed, asked.method.as_str()) {
             (Some(list), _) => Ok(list),
             (None, method::TOOLS_CALL) => self.call(asked, out).await,
@@ -110,6 +126,7 @@ impl Hub {
             progress,
         };
         let calling = async {
+            let _place = asked.place(At::Server(server.clone())).await;
             let client = self.inner.manager.client(&server).await?;
             let result = client.request(method::TOOLS_CALL, &params, options).await?;
             answer::tool_result(&result, asked.era)
@@ -140,21 +157,25 @@ impl Hub {
 
     async fn prompt(&self, asked: &Asked) -> Result<Members, McpError> {
         let named: Named = read(&asked.params)?;
-        let Origin { server, name } = self.known_prompt(&named.name).await?;
+        let Origin { server, name } = self.known_prompt(asked, &named.name).await?;
         let mut params = answer::single("name", &name);
         if let Some(arguments) = named.arguments {
             params.insert("arguments".to_owned(), arguments);
         }
-        self.pass(&server, method::PROMPTS_GET, &params).await
+        self.pass(asked, &server, method::PROMPTS_GET, &params)
+            .await
     }
 
-    async fn known_prompt(&self, name: &str) -> Result<Origin, McpError> {
+    async fn known_prompt(&self, asked: &Asked, name: &str) -> Result<Origin, McpError> {
         let known = |hub: &Self| lock(&hub.inner.prompts).get(name).cloned();
         if let Some(origin) = known(self) {
             return Ok(origin);
         }
         self.settled().await;
-        let _ = self.prompts().await;
+        {
+            let _place = asked.place(At::Lists).await;
+            let _ = self.prompts().await;
+        }
         known(self).ok_or_else(|| {
             let name: String = name.escape_debug().take(128).collect();
             McpError::invalid_params(format!("unknown prompt `{name}`"))
@@ -168,23 +189,25 @@ impl Hub {
             return Ok(answer::single("completion", &json!({ "values": [] })));
         }
         let name = completed.reference["name"].as_str().unwrap_or_default();
-        let Origin { server, name } = self.known_prompt(name).await?;
+        let Origin { server, name } = self.known_prompt(asked, name).await?;
         completed.reference["name"] = json!(name);
         let mut params = answer::single("ref", &completed.reference);
         params.insert("argument".to_owned(), completed.argument);
         if let Some(context) = completed.context {
             params.insert("context".to_owned(), context);
         }
-        self.pass(&server, method::COMPLETE, &params).await
+        self.pass(asked, &server, method::COMPLETE, &params).await
     }
 
     pub(super) async fn pass(
         &self,
+        asked: &Asked,
         server: &str,
         name: &str,
         params: &Members,
     ) -> Result<Members, McpError> {
         let passed = async {
+            let _place = asked.place(At::Server(server.to_owned())).await;
             let client = self.inner.manager.client(server).await?;
             let params = serde_json::to_string(params)
                 .map_err(|error| crate::ClientError::answer(name, error.to_string()))?;

@@ -46,6 +46,11 @@ impl Hub {
         Some((member, items))
     }
 
+    /// The schema of the arguments of the tool that has this name here, when it is listed.
+    pub fn input_schema(&self, tool: &str) -> Option<Json> {
+        self.names().schema(tool).cloned()
+    }
+
     /// The result of a list.
     pub(super) async fn list(&self, name: &str, era: Era) -> Option<Members> {
         let (member, items) = self.entries(name, era).await?;

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use ramen_mcp::model::Json;
 use sha2::{Digest as _, Sha256};
 
 use super::Origin;
@@ -64,8 +65,15 @@ impl Names {
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Origin> {
-        let index = self.by_name.get(name)?;
-        self.tools.get(*index).map(|(_, origin, _)| origin)
+        self.entry(name).map(|(_, origin, _)| origin)
+    }
+
+    pub(super) fn schema(&self, name: &str) -> Option<&Json> {
+        self.entry(name).map(|(.., tool)| &tool.input_schema)
+    }
+
+    fn entry(&self, name: &str) -> Option<&(String, Origin, Tool)> {
+        self.tools.get(*self.by_name.get(name)?)
     }
 }
 

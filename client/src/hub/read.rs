@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::answer::{self, Members};
 use super::forward::{Asked, read};
+use super::places::At;
 use super::{Audience, Hub, lock};
 
 #[derive(Deserialize)]
@@ -27,14 +28,15 @@ impl Hub {
         let listed = |hub: &Self| lock(&hub.inner.resources).get(&uri).cloned();
         if listed(self).is_none() {
             self.settled().await;
+            let _place = asked.place(At::Lists).await;
             let _ = self.resources().await;
         }
         if let Some(server) = listed(self) {
-            return self.readable(&server, &params).await;
+            return self.readable(asked, &server, &params).await;
         }
         // None lists it; one may know it all the same, from a template.
         for server in self.may_read(&uri) {
-            if let Ok(found) = self.readable(&server, &params).await {
+            if let Ok(found) = self.readable(asked, &server, &params).await {
                 return Ok(found);
             }
         }
@@ -80,8 +82,14 @@ impl Hub {
             || !self.with_template_of(uri).is_empty()
     }
 
-    async fn readable(&self, server: &str, params: &Members) -> Result<Members, McpError> {
-        let mut result = self.pass(server, method::RESOURCES_READ, params).await?;
+    async fn readable(
+        &self,
+        asked: &Asked,
+        server: &str,
+        params: &Members,
+    ) -> Result<Members, McpError> {
+        let read = method::RESOURCES_READ;
+        let mut result = self.pass(asked, server, read, params).await?;
         answer::uncached(&mut result);
         Ok(result)
     }

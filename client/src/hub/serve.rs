@@ -8,25 +8,33 @@ use bytes::Bytes;
 use ramen_mcp::envelope::{self, Message, Notification, Request};
 use ramen_mcp::names::method;
 use ramen_mcp::server::climb;
-use ramen_mcp::{Connection, Era, IdKey, ListKind, Listen, McpError, RequestId, Version, notify};
+use ramen_mcp::{
+    Connection, Era, IdKey, ListKind, Listen, McpError, RequestId, Version, code, notify,
+};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{self, single};
 use super::forward::Asked;
+use super::places::{Places, Turn};
 use super::{Hub, lock};
 use crate::transport::pipe::lines::{Line, Lines};
 use crate::transport::pipe::write_lines;
 
-/// Requests at work at once; more wait in order.
-const MAX_WORK: usize = 64;
+/// Bytes of requests that are at work or wait; more are refused at once.
+const MAX_PENDING: usize = 64 * 1024 * 1024;
+/// What a request costs of them at least, so that small ones are bounded, too.
+const MIN_COST: usize = 16 * 1024;
 /// Bytes of one message of the caller.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// How long work in flight is waited for after the stream ended.
-const DRAIN: Duration = Duration::from_millis(1500);
+const DRAIN: Duration = Duration::from_millis(1200);
+/// How long what is written already may take to be read then.
+const FLUSH: Duration = Duration::from_millis(200);
 
 /// What the reading of one stream keeps.
 struct Stream {
@@ -35,7 +43,8 @@ struct Stream {
     connection: Connection,
     in_flight: Arc<Mutex<HashMap<IdKey, CancellationToken>>>,
     told: Arc<Mutex<Told>>,
-    slots: Arc<Semaphore>,
+    places: Arc<Places>,
+    pending: Arc<Semaphore>,
     work: TaskTracker,
 }
 
@@ -47,8 +56,10 @@ struct Told {
 }
 
 impl Hub {
-    /// Serves one caller until the stream ends or `stop` is ready. The servers stay as they are; close the manager after.
-    pub async fn serve<R, W>(&self, input: R, output: W, stop: impl Future<Output = ()>)
+    /// Serves one caller until the stream ends or `stop` is ready. What is under way then is waited for a little, unless
+    /// `stop` comes after the end of the stream. Gives when the end began. The servers stay as they are; close the manager
+    /// after.
+    pub async fn serve<R, W>(&self, input: R, output: W, stop: impl Future<Output = ()>) -> Instant
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin + Send + 'static,
@@ -61,11 +72,13 @@ impl Hub {
             connection: Connection::stdio(),
             in_flight: Arc::default(),
             told: Arc::default(),
-            slots: Arc::new(Semaphore::new(MAX_WORK)),
+            places: Arc::default(),
+            pending: Arc::new(Semaphore::new(MAX_PENDING)),
             work: TaskTracker::new(),
         };
         let telling = tokio::spawn(tell(self.clone(), out.clone(), Arc::clone(&stream.told)));
-        let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), MAX_MESSAGE);
+        let input = BufReader::with_capacity(64 * 1024, input);
+        let mut lines = Lines::new(input, MAX_MESSAGE).with_unended();
         let reading = async {
             loop {
                 match lines.next().await {
@@ -78,17 +91,20 @@ impl Hub {
                 }
             }
         };
-        tokio::select! {
-            () = reading => {}
-            () = stop => {}
-            () = out.closed() => {}
-        }
+        let mut stop = std::pin::pin!(stop);
+        let stopped = tokio::select! {
+            () = reading => false,
+            () = &mut stop => true,
+            () = out.closed() => false,
+        };
+        let began = Instant::now();
         telling.abort();
         stream.work.close();
-        if tokio::time::timeout(DRAIN, stream.work.wait())
-            .await
-            .is_err()
-        {
+        let drained = tokio::select! {
+            drained = tokio::time::timeout(DRAIN, stream.work.wait()) => drained.is_ok(),
+            () = &mut stop, if !stopped => false,
+        };
+        if !drained {
             tracing::warn!("requests in flight were given up at the end of the stream");
             for (_, token) in lock(&stream.in_flight).drain() {
                 token.cancel();
@@ -96,8 +112,10 @@ impl Hub {
         }
         // What is written already goes out, then the writer ends with its queue.
         drop((stream, out));
-        let _ = tokio::time::timeout(DRAIN, writer).await;
+        let left = DRAIN.saturating_sub(began.elapsed()) + FLUSH;
+        let _ = tokio::time::timeout(left, writer).await;
         ended.cancel();
+        began
     }
 }
 
@@ -223,22 +241,34 @@ impl Stream {
     fn work(&mut self, request: &Request<'_>, era: Era) -> Option<Bytes> {
         let key = request.id.key();
         let token = CancellationToken::new();
-        {
+        let size = request.params.as_json().map_or(0, str::len).max(MIN_COST);
+        let cost = {
             let mut in_flight = lock(&self.in_flight);
             if in_flight.contains_key(&key) {
                 let error = McpError::invalid_request("a request with this id is at work");
                 return Some(error.body(&request.id));
             }
-            in_flight.insert(key.clone(), token.clone());
-        }
-        let asked = Asked::new(request, era);
-        let (hub, out) = (self.hub.clone(), self.out.clone());
-        let (slots, in_flight) = (Arc::clone(&self.slots), Arc::clone(&self.in_flight));
-        self.work.spawn(async move {
-            let answering = async {
-                let _slot = slots.acquire_owned().await;
-                hub.answer(&asked, &out).await
+            let cost = u32::try_from(size).ok();
+            let cost = cost.and_then(|size| {
+                let pending = Arc::clone(&self.pending);
+                pending.try_acquire_many_owned(size).ok()
+            });
+            let Some(cost) = cost else {
+                let error = "too many requests wait for an answer already";
+                let error = McpError::new(code::BRIDGE_TRANSPORT, error);
+                return Some(error.body(&request.id));
             };
+            in_flight.insert(key.clone(), token.clone());
+            cost
+        };
+        let mut asked = Asked::new(request, era);
+        let at = self.hub.destination(request);
+        asked.line = Some(Turn::stand(&self.places, at));
+        let (hub, out) = (self.hub.clone(), self.out.clone());
+        let in_flight = Arc::clone(&self.in_flight);
+        self.work.spawn(async move {
+            let _cost = cost;
+            let answering = hub.answer(&asked, &out);
             // A cancelled request gets no answer; its future is dropped, which cancels it further down.
             if let Some(answer) = token.run_until_cancelled(answering).await {
                 lock(&in_flight).remove(&key);

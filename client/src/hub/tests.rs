@@ -22,6 +22,7 @@ async fn ask(hub: &Hub, method: &str, params: Value) -> Value {
         method: method.to_owned(),
         params: params.to_string(),
         progress: None,
+        line: None,
     };
     let (out, _reports) = mpsc::channel(1);
     serde_json::from_slice(&hub.answer(&asked, &out).await).unwrap()

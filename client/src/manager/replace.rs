@@ -15,12 +15,15 @@ impl Manager {
     pub fn replace(&self, servers: BTreeMap<String, Result<ServerConfig, String>>) {
         let inner = &self.inner;
         let mut begun = Vec::new();
+        // Whether what is listed, or how it is marked, is not what it was.
+        let mut news = false;
         {
             let mut slots = inner.slots();
             slots.retain(|name, slot| {
                 let stays = servers.contains_key(name);
                 if !stays {
                     slot.stop.cancel();
+                    news = true;
                 }
                 stays
             });
@@ -32,14 +35,22 @@ impl Manager {
                     }
                     (Ok(config), before) => {
                         let slot = Slot::new(config, State::Connecting, inner.stop.child_token());
-                        let slot = match before {
-                            Some(before) => slot.after(before),
-                            None => slot,
+                        let slot = if let Some(before) = before {
+                            news |= !slot.lists_like(&before);
+                            slot.after(before)
+                        } else {
+                            news = true;
+                            slot
                         };
                         (slot, true)
                     }
-                    (Err(why), Some(slot)) => (slot.refuse(&why), false),
+                    (Err(why), Some(slot)) if slot.is_refused_for(&why) => (slot, false),
+                    (Err(why), Some(slot)) => {
+                        news = true;
+                        (slot.refuse(&why), false)
+                    }
                     (Err(why), None) => {
+                        news = true;
                         // Never used: what is refused is not connected.
                         let nothing = ServerConfig::stdio("", Vec::<String>::new());
                         let slot = Slot::new(nothing, State::Connecting, inner.stop.child_token());
@@ -55,7 +66,9 @@ impl Manager {
         for name in begun {
             inner.supervise(name, Begin::AtOnce);
         }
-        inner.everything_changed();
+        if news {
+            inner.everything_changed();
+        }
     }
 
     /// Waits until every server was tried once, but not longer than this.
@@ -76,6 +89,16 @@ impl Manager {
 }
 
 impl Slot {
+    /// Whether it lists what that one listed, as long as nobody hears otherwise.
+    fn lists_like(&self, before: &Self) -> bool {
+        before.config.same_server(&self.config)
+            && before.config.allowed_tools == self.config.allowed_tools
+    }
+
+    fn is_refused_for(&self, why: &str) -> bool {
+        self.refused && matches!(&self.state, State::Down { why: before, .. } if before == why)
+    }
+
     /// Takes over what is still true under another configuration of the same name.
     fn after(mut self, before: Self) -> Self {
         before.stop.cancel();

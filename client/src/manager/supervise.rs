@@ -57,7 +57,11 @@ impl Inner {
                         backoff.lived(lived);
                         self.lost(name, &client);
                         // What is left of it: pipes, a process that closed only its stdout.
-                        client.close().await;
+                        tokio::select! {
+                            biased;
+                            () = self.stop.cancelled() => return self.leaving().push(client),
+                            () = client.close() => {}
+                        }
                     }
                 }
                 wait = backoff.next();

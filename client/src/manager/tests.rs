@@ -486,3 +486,37 @@ async fn a_reconnect_writes_the_cache_again() {
     until(&manager, &["a"]).await;
     assert_eq!(cache.entries()["a"].tools[0].name, "a_tool");
 }
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_are_told_again_are_no_news_and_what_lists_other_things_is() {
+    let world = World::new();
+    let manager = world.manager(ManagerOptions::default());
+    let set = |refused: &str| {
+        let named = servers(&["alpha", "charlie"]).into_iter();
+        let mut all: BTreeMap<_, _> = named.map(|(name, config)| (name, Ok(config))).collect();
+        all.insert("bravo".to_owned(), Err(refused.to_owned()));
+        all
+    };
+    manager.replace(set("no Secret"));
+    until(&manager, &["alpha", "charlie"]).await;
+    let mut updates = manager.updates();
+    let mut is_news = |servers| {
+        updates.borrow_and_update();
+        manager.replace(servers);
+        updates.has_changed().unwrap()
+    };
+    assert!(!is_news(set("no Secret")));
+    assert!(is_news(set("no key")));
+    assert!(!is_news(set("no key")));
+    let mut changed = set("no key");
+    let alpha = changed.get_mut("alpha").unwrap().as_mut().unwrap();
+    // The same tools, for all that is known.
+    alpha.timeout = Some(Duration::from_secs(1));
+    assert!(!is_news(changed.clone()));
+    let alpha = changed.get_mut("alpha").unwrap().as_mut().unwrap();
+    alpha.allowed_tools = vec!["none".to_owned()];
+    assert!(is_news(changed.clone()));
+    changed.remove("charlie");
+    assert!(is_news(changed));
+    manager.close().await;
+}

@@ -9,16 +9,19 @@ mod sse;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use ramen_mcp::names::method;
 use ramen_mcp::{IdKey, RequestId, Version};
 use ramen_redact::{Redactor, SafeUrl, Secret};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Inbound, Link, Outgoing, QUEUE, Wire};
+use super::{Inbound, Link, Outgoing, QUEUE, Wire, passed};
 use crate::client::Addresses;
 use crate::error::ClientError;
 use crate::limits::Limits;
@@ -44,6 +47,8 @@ struct Shared {
     limits: Limits,
     inbound: mpsc::Sender<Inbound>,
     stop: CancellationToken,
+    /// How long a session may take to be given back.
+    patience: watch::Sender<Duration>,
     posts: Arc<Semaphore>,
     sign_in: Option<SignIn>,
     state: Mutex<State>,
@@ -56,8 +61,26 @@ struct State {
     version: Option<Version>,
     /// Of a sign-in.
     token: Option<Secret>,
-    exchanges: HashMap<IdKey, AbortHandle>,
+    exchanges: HashMap<IdKey, Exchange>,
     listening: Option<AbortHandle>,
+    /// Why there was no connection to be had, when nothing was heard of the server since.
+    unreachable: Option<String>,
+}
+
+/// A request that waits for its answer.
+struct Exchange {
+    task: AbortHandle,
+    /// It waits for ever, so it says nothing of whether the server is well.
+    listens: bool,
+}
+
+impl State {
+    /// Why the server is gone: it cannot be reached, and nothing is under way that may still be answered. One connection
+    /// that is refused is no end of those that are open.
+    fn lost(&self) -> Option<String> {
+        let works = self.exchanges.values().any(|exchange| !exchange.listens);
+        self.unreachable.clone().filter(|_| !works)
+    }
 }
 
 /// Prepares an endpoint; the first message connects.
@@ -108,6 +131,7 @@ pub(crate) fn open(
         limits: *limits,
         inbound: inbound_in,
         stop: CancellationToken::new(),
+        patience: watch::Sender::new(limits.close),
         posts: Arc::new(Semaphore::new(MAX_POSTS)),
         state: Mutex::default(),
         sign_in,
@@ -129,7 +153,7 @@ async fn keep(shared: Arc<Shared>, ended: watch::Sender<bool>) {
     let session = {
         let mut state = shared.state();
         for (_, exchange) in state.exchanges.drain() {
-            exchange.abort();
+            exchange.task.abort();
         }
         if let Some(listening) = state.listening.take() {
             listening.abort();
@@ -137,7 +161,11 @@ async fn keep(shared: Arc<Shared>, ended: watch::Sender<bool>) {
         state.session.take()
     };
     if let Some(session) = session {
-        let _ = tokio::time::timeout(shared.limits.close, shared.end_session(session)).await;
+        let mut patience = shared.patience.subscribe();
+        tokio::select! {
+            () = shared.end_session(session) => {}
+            () = passed(Instant::now(), &mut patience) => {}
+        }
     }
     ended.send_replace(true);
 }
@@ -160,6 +188,7 @@ impl Shared {
     ) -> Result<(), ClientError> {
         let shared = Arc::clone(self);
         let key = id.key();
+        let listens = message.method == method::LISTEN;
         let (id, done) = (id.clone(), key.clone());
         let mut state = self.state();
         if self.stop.is_cancelled() {
@@ -167,20 +196,24 @@ impl Shared {
         }
         let task = tokio::spawn(async move {
             let outcome = shared.exchange(&id, &message).await;
-            // Gone from the table before its answer is known, so that a cancel finds nothing to do.
-            shared.state().exchanges.remove(&done);
-            if let Err(error) = outcome {
-                let gone = match &error {
-                    ClientError::Connect { .. } => Some(error.to_string()),
-                    _ => None,
-                };
-                let _ = shared.inbound.send(Inbound::Failed(id, error)).await;
-                if let Some(why) = gone {
-                    shared.gone(why).await;
+            // Gone from the table before its failure is known, so that a cancel finds nothing to do.
+            let lost = {
+                let mut state = shared.state();
+                state.exchanges.remove(&done);
+                if outcome.is_ok() {
+                    state.unreachable = None;
                 }
+                state.lost()
+            };
+            if let Err(error) = outcome {
+                let _ = shared.inbound.send(Inbound::Failed(id, error)).await;
+            }
+            if let Some(why) = lost {
+                shared.gone(why).await;
             }
         });
-        state.exchanges.insert(key, task.abort_handle());
+        let task = task.abort_handle();
+        state.exchanges.insert(key, Exchange { task, listens });
         Ok(())
     }
 }
@@ -211,12 +244,21 @@ impl Wire for HttpWire {
     }
 
     /// To a modern server the end of the connection says it; a legacy one must be told.
-    fn cancel(&self, id: &RequestId, notice: Outgoing) {
-        let exchange = self.shared.state().exchanges.remove(&id.key());
-        if let Some(exchange) = exchange {
-            exchange.abort();
+    fn cancel(&self, id: &RequestId, notice: Option<Outgoing>) {
+        let lost = {
+            let mut state = self.shared.state();
+            if let Some(exchange) = state.exchanges.remove(&id.key()) {
+                exchange.task.abort();
+            }
+            state.lost()
+        };
+        if let Some(why) = lost {
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(async move { shared.gone(why).await });
         }
-        if notice.version.is_none_or(|version| !version.is_modern()) {
+        if let Some(notice) = notice
+            && notice.version.is_none_or(|version| !version.is_modern())
+        {
             self.post(notice);
         }
     }
@@ -236,6 +278,10 @@ impl Wire for HttpWire {
 
     fn stop(&self) {
         self.shared.stop.cancel();
+    }
+
+    fn hurry(&self, patience: Duration) {
+        self.shared.patience.send_replace(patience);
     }
 
     fn stopped(&self) -> BoxFuture<'_, ()> {

@@ -129,8 +129,10 @@ impl Wire for PipeWire {
         let _ = self.messages.try_send(message.body);
     }
 
-    fn cancel(&self, _id: &RequestId, notice: Outgoing) {
-        self.post(notice);
+    fn cancel(&self, _id: &RequestId, notice: Option<Outgoing>) {
+        if let Some(notice) = notice {
+            self.post(notice);
+        }
     }
 
     fn stop(&self) {

@@ -16,11 +16,13 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pipe::{read_lines, send, write_lines};
-use super::{Inbound, Link, Outgoing, QUEUE, Wire};
+use super::{Inbound, Link, Outgoing, QUEUE, Wire, passed};
 use crate::error::ClientError;
+use crate::guard::Guard;
 use crate::limits::Limits;
 use stderr::Tail;
 
@@ -73,6 +75,8 @@ pub(crate) struct Program<'a> {
 pub(crate) struct StdioWire {
     messages: mpsc::Sender<Bytes>,
     stop: CancellationToken,
+    /// How long it may take to end by itself, and then again after `SIGTERM`.
+    grace: watch::Sender<Duration>,
     ended: watch::Receiver<Option<String>>,
 }
 
@@ -82,12 +86,22 @@ pub(crate) fn start(
     program: &Program<'_>,
     limits: &Limits,
     redactor: Redactor,
+    guard: Option<Guard>,
 ) -> Result<Link, ClientError> {
     let failed = |source| ClientError::Spawn {
         program: program.command.to_owned(),
         source,
     };
+    if let Some(guard) = &guard {
+        guard.begin();
+    }
     let mut child = command(program).spawn().map_err(failed)?;
+    let group = child
+        .id()
+        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    if let (Some(guard), Some(group)) = (&guard, group) {
+        guard.watch(group);
+    }
     let missing = || failed(std::io::Error::other("a pipe is missing"));
     let stdin = child.stdin.take().ok_or_else(missing)?;
     let stdout = child.stdout.take().ok_or_else(missing)?;
@@ -97,7 +111,15 @@ pub(crate) fn start(
     let tail = Tail::read(server, stderr, limits, redactor);
     let (messages, _) = write_lines(stdin, stop.clone());
     let (ended_in, ended) = watch::channel(None);
-    tokio::spawn(keep(child, stop.clone(), limits.close, ended_in));
+    let (grace, grace_in) = watch::channel(limits.close);
+    let keeper = Keeper {
+        child,
+        group,
+        guard,
+        stop: stop.clone(),
+        grace: grace_in,
+    };
+    tokio::spawn(keeper.run(ended_in));
     let (sender, inbound) = mpsc::channel(QUEUE);
     let reader = Reader {
         stop: stop.clone(),
@@ -110,6 +132,7 @@ pub(crate) fn start(
         wire: Box::new(StdioWire {
             messages,
             stop,
+            grace,
             ended,
         }),
         inbound,
@@ -142,45 +165,57 @@ fn command(program: &Program<'_>) -> Command {
 }
 
 /// Owns the process until it is reaped. Its group goes down with it, so that nothing it started stays behind.
-async fn keep(
-    mut child: Child,
+struct Keeper {
+    child: Child,
+    group: Option<Pid>,
+    guard: Option<Guard>,
     stop: CancellationToken,
-    grace: Duration,
-    ended: watch::Sender<Option<String>>,
-) {
-    let group = child
-        .id()
-        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-    let tell = |signal| {
-        if let Some(group) = group {
-            // ESRCH: everything in the group ended by itself.
-            let _ = kill_process_group(group, signal);
-        }
-    };
-    {
-        let exited = exited(group, &mut child);
-        tokio::pin!(exited);
-        let asked = tokio::select! {
-            () = &mut exited => false,
-            () = stop.cancelled() => true,
+    grace: watch::Receiver<Duration>,
+}
+
+impl Keeper {
+    async fn run(mut self, ended: watch::Sender<Option<String>>) {
+        let group = self.group;
+        let tell = |signal| {
+            if let Some(group) = group {
+                // ESRCH: everything in the group ended by itself.
+                let _ = kill_process_group(group, signal);
+            }
         };
-        if asked {
-            // Its stdin is closed now, which tells a server to end.
-            let by_itself = tokio::time::timeout(grace, &mut exited).await.is_ok();
-            if !by_itself {
-                tell(Signal::TERM);
-                let _ = tokio::time::timeout(grace, &mut exited).await;
+        {
+            let exited = exited(group, &mut self.child);
+            tokio::pin!(exited);
+            let asked = tokio::select! {
+                () = &mut exited => false,
+                () = self.stop.cancelled() => true,
+            };
+            if asked {
+                // Its stdin is closed now, which tells a server to end.
+                let by_itself = tokio::select! {
+                    () = &mut exited => true,
+                    () = passed(Instant::now(), &mut self.grace) => false,
+                };
+                if !by_itself {
+                    tell(Signal::TERM);
+                    tokio::select! {
+                        () = &mut exited => {}
+                        () = passed(Instant::now(), &mut self.grace) => {}
+                    }
+                }
             }
         }
+        // Before the process is reaped its id cannot be anybody else's.
+        tell(Signal::KILL);
+        if let (Some(guard), Some(group)) = (&self.guard, group) {
+            guard.forget(group);
+        }
+        let why = match self.child.wait().await {
+            Ok(status) => format!("the process ended ({status})"),
+            Err(error) => format!("the process cannot be waited for: {error}"),
+        };
+        self.stop.cancel();
+        ended.send_replace(Some(why));
     }
-    // Before the process is reaped its id cannot be anybody else's.
-    tell(Signal::KILL);
-    let why = match child.wait().await {
-        Ok(status) => format!("the process ended ({status})"),
-        Err(error) => format!("the process cannot be waited for: {error}"),
-    };
-    stop.cancel();
-    ended.send_replace(Some(why));
 }
 
 /// Waits for the end of a process without reaping it, so that its id stays its own.
@@ -249,12 +284,18 @@ impl Wire for StdioWire {
         let _ = self.messages.try_send(message.body);
     }
 
-    fn cancel(&self, _id: &RequestId, notice: Outgoing) {
-        self.post(notice);
+    fn cancel(&self, _id: &RequestId, notice: Option<Outgoing>) {
+        if let Some(notice) = notice {
+            self.post(notice);
+        }
     }
 
     fn stop(&self) {
         self.stop.cancel();
+    }
+
+    fn hurry(&self, patience: Duration) {
+        self.grace.send_replace(patience / 2);
     }
 
     fn stopped(&self) -> BoxFuture<'_, ()> {

@@ -3,9 +3,11 @@
 mod faults;
 pub(crate) mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ramen_client::{Client, ClientError, EraChoice, Json, Options, ServerConfig};
+use ramen_client::{CallOptions, Client, ClientError, EraChoice, Json, Options, ServerConfig};
 use serde_json::{Value, json};
 
 use crate::support::{Log, soon, tool};
@@ -198,6 +200,50 @@ async fn a_session_that_is_lost_again_and_again_is_an_error() {
     assert_eq!(http.seen("initialize").len(), 2);
 }
 
+/// A server that lost its sessions and then hangs in the handshake: who waits for an answer waits no longer than they said,
+/// and the handshake is made once more for who comes next.
+#[tokio::test]
+async fn a_handshake_that_hangs_when_it_is_made_anew_holds_up_nobody_for_ever() {
+    let well = Arc::new(AtomicBool::new(false));
+    let http = serve({
+        let well = Arc::clone(&well);
+        move |seen| match (seen.method(), seen.header("mcp-session-id")) {
+            ("tools/call", Some("s1")) => support::status(404, &json!({})),
+            ("notifications/initialized", Some(session)) if session != "s1" => {
+                if well.load(Ordering::SeqCst) {
+                    with_session(seen)
+                } else {
+                    support::then_silence(Vec::new())
+                }
+            }
+            _ => with_session(seen),
+        }
+    })
+    .await;
+    let mut options = Options::default();
+    options.limits.connect = Duration::from_secs(3);
+    let config = config(&http).with_era(EraChoice::Legacy);
+    let client = soon(Client::connect("web", &config, &options))
+        .await
+        .unwrap();
+    let in_time = CallOptions {
+        timeout: Some(Duration::from_millis(100)),
+        ..CallOptions::default()
+    };
+    while http.seen("notifications/initialized").len() < 2 {
+        let arguments = Json::from(&json!({}));
+        let calling = client.call_tool_with("one", &arguments, in_time.clone());
+        let error = soon(calling).await.unwrap_err();
+        assert!(matches!(error, ClientError::Timeout { .. }), "{error}");
+    }
+    well.store(true, Ordering::SeqCst);
+    let answer = call(&client).await.unwrap();
+    assert!(answer != "in s1" && answer.starts_with("in s"), "{answer}");
+    let calls = http.seen("tools/call");
+    let taken = |seen: &&Seen| seen.header("mcp-session-id") != Some("s1");
+    assert_eq!(calls.iter().filter(taken).count(), 1);
+}
+
 /// The stream ends before the answer; the rest of it is asked for by the id of the last event.
 #[tokio::test]
 async fn a_broken_stream_of_a_legacy_server_is_resumed_after_its_last_event() {
@@ -219,6 +265,37 @@ async fn a_broken_stream_of_a_legacy_server_is_resumed_after_its_last_event() {
         1,
         "a call is never sent again"
     );
+}
+
+/// The server took the call and may have carried it out: that it has forgotten the session by the time that the rest of
+/// the answer is asked for is no reason to send the call again.
+#[tokio::test]
+async fn a_call_whose_stream_cannot_be_resumed_fails_and_is_not_sent_again() {
+    for status in [404, 400, 401, 410, 503] {
+        let restarted = AtomicBool::new(false);
+        let http = serve(move |seen| {
+            if seen.http_method == "GET" && seen.header("last-event-id").is_some() {
+                restarted.store(true, Ordering::SeqCst);
+                return support::status(status, &json!({}));
+            }
+            match (seen.method(), seen.header("mcp-session-id")) {
+                ("tools/call", Some("s1")) if restarted.load(Ordering::SeqCst) => {
+                    support::status(404, &json!({"error": "unknown session"}))
+                }
+                ("tools/call", Some("s1")) => events(&["id: ev-7\nretry: 1\ndata:\n\n".to_owned()]),
+                _ => with_session(seen),
+            }
+        })
+        .await;
+        let client = connect(&http, EraChoice::Auto).await.unwrap();
+        let error = call(&client).await.unwrap_err();
+        assert!(matches!(error, ClientError::Answer { .. }), "{error}");
+        assert!(error.to_string().contains(&status.to_string()), "{error}");
+        assert_eq!(http.seen("tools/call").len(), 1, "{status}");
+        // The next call finds the session gone, before anything is done, and gets a new one.
+        assert_eq!(call(&client).await.unwrap(), "in s2");
+        assert_eq!(http.seen("initialize").len(), 2);
+    }
 }
 
 /// rust-sdk#958: resuming that brings nothing must end.
@@ -400,6 +477,63 @@ async fn done_closes_when_the_server_cannot_be_reached_any_more() {
     );
     // A connection that was open may break first; the next attempt finds nobody.
     let _ = call(&client).await.unwrap_err();
+    soon(client.done()).await;
+}
+
+/// A legacy server whose connections serve one request each, so that the next one needs a new connection. Its calls are
+/// answered when the test says so.
+async fn slow() -> Http {
+    serve(|seen| {
+        let close = |answer| support::with_headers(answer, "connection: close\r\n");
+        match seen.method() {
+            "tools/call" => support::later(&close(answer(seen, &text("late")))),
+            _ => close(legacy(seen).unwrap()),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_fails_its_own_call_and_none_that_is_under_way() {
+    let http = slow().await;
+    let client = Arc::new(connect(&http, EraChoice::Auto).await.unwrap());
+    let calling = tokio::spawn({
+        let client = Arc::clone(&client);
+        async move { call(&client).await }
+    });
+    // A `GET` has no method of the protocol: it is the question for a stream, which must not come later.
+    soon(http.until("")).await;
+    soon(http.until("tools/call")).await;
+    http.close_port().await;
+    for _ in 0..3 {
+        let error = call(&client).await.unwrap_err();
+        assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+    }
+    http.go_on();
+    assert_eq!(soon(calling).await.unwrap().unwrap(), "late");
+    assert!(!client.is_done());
+    // With nothing under way it is the end.
+    let error = call(&client).await.unwrap_err();
+    assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+    soon(client.done()).await;
+}
+
+#[tokio::test]
+async fn done_closes_with_the_last_call_when_the_server_could_not_be_reached_before() {
+    let http = slow().await;
+    let client = Arc::new(connect(&http, EraChoice::Auto).await.unwrap());
+    let calling = tokio::spawn({
+        let client = Arc::clone(&client);
+        async move { call(&client).await }
+    });
+    // A `GET` has no method of the protocol: it is the question for a stream, which must not come later.
+    soon(http.until("")).await;
+    soon(http.until("tools/call")).await;
+    http.close_port().await;
+    let error = call(&client).await.unwrap_err();
+    assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+    http.shut_down().await;
+    soon(calling).await.unwrap().unwrap_err();
     soon(client.done()).await;
 }
 

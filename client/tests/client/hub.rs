@@ -95,7 +95,7 @@ struct Caller {
     next: u64,
     modern: bool,
     stop: CancellationToken,
-    served: tokio::task::JoinHandle<()>,
+    served: tokio::task::JoinHandle<tokio::time::Instant>,
 }
 
 impl Caller {
@@ -403,6 +403,72 @@ async fn a_cancelled_call_is_cancelled_behind_and_gets_no_answer() {
     assert_eq!(caller.next().await["id"], next);
 }
 
+/// A call of `a` that never ends; `n` tells it from the others.
+fn hang(n: usize) -> Value {
+    json!({"name": "a_act", "arguments": {"do": "hang", "n": n}})
+}
+
+fn cancelled(id: u64) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_fills_its_own_places_and_those_of_no_other() {
+    let (a, b) = (server("a").await, server("b").await);
+    let hub = hub(&[("a", &a), ("b", &b)], Naming::Prefixed).await;
+    let mut caller = Caller::new(&hub, false).await;
+    let mut calls = Vec::new();
+    for n in 0..70 {
+        calls.push(caller.begin("tools/call", hang(n)).await);
+    }
+    soon(a.until_many("tools/call", 64)).await;
+    assert_eq!(caller.tools().await, ["a_act", "b_act"]);
+    let answer = caller.ask("tools/call", json!({"name": "b_act"})).await;
+    assert!(answer.get("result").is_some(), "{answer}");
+    for (list, member) in [
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
+        let listed = caller.ask(list, json!({})).await;
+        assert_eq!(listed["result"][member].as_array().unwrap().len(), 2);
+    }
+    let read = caller.ask("resources/read", json!({"uri": "b://r"})).await;
+    assert_eq!(read["result"]["contents"][0]["text"], "of b");
+    assert_eq!(a.seen("tools/call").len(), 64);
+    // Whoever goes makes room for the next in line.
+    for (gone, next) in [(3, 64), (60, 65)] {
+        caller.send(&cancelled(calls[gone])).await;
+        let seen = soon(a.until_many("tools/call", next + 1)).await;
+        assert_eq!(seen[next].body["params"]["arguments"]["n"], next);
+    }
+}
+
+#[tokio::test]
+async fn more_requests_than_may_wait_are_refused_at_once() {
+    let (a, b) = (server("a").await, server("b").await);
+    let hub = hub(&[("a", &a), ("b", &b)], Naming::Prefixed).await;
+    let mut caller = Caller::new(&hub, false).await;
+    let first = caller.begin("tools/call", hang(0)).await;
+    for n in 1..4096 {
+        caller.begin("tools/call", hang(n)).await;
+    }
+    let call_of_b = || json!({"name": "b_act"});
+    let refused = caller.ask("tools/call", call_of_b()).await;
+    let said = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("too many requests"), "{refused}");
+    caller.send(&cancelled(first)).await;
+    // The room is free once the call has ended.
+    while caller
+        .ask("tools/call", call_of_b())
+        .await
+        .get("result")
+        .is_none()
+    {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn bad_lines_are_answered_and_the_stream_goes_on() {
     let a = server("a").await;
@@ -435,6 +501,24 @@ async fn bad_lines_are_answered_and_the_stream_goes_on() {
 }
 
 #[tokio::test]
+async fn a_last_line_without_a_line_feed_is_answered() {
+    let a = server("a").await;
+    let hub = hub(&[("a", &a)], Naming::Prefixed).await;
+    let mut caller = Caller::new(&hub, false).await;
+    let call = json!({"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": {"name": "a_act"}});
+    caller
+        .out
+        .write_all(call.to_string().as_bytes())
+        .await
+        .unwrap();
+    caller.out.shutdown().await.unwrap();
+    let answer = caller.next().await;
+    assert_eq!(answer["id"], "last");
+    assert!(answer.get("result").is_some(), "{answer}");
+    soon(&mut caller.served).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_end_of_the_stream_is_the_end_of_the_service_after_what_is_under_way() {
     let a = server("a").await;
     let hub = hub(&[("a", &a)], Naming::Prefixed).await;
@@ -443,6 +527,13 @@ async fn the_end_of_the_stream_is_the_end_of_the_service_after_what_is_under_way
     caller.out.shutdown().await.unwrap();
     assert_eq!(caller.next().await["id"], id);
     soon(&mut caller.served).await.unwrap();
+    // What is told to stop when it has ended already waits for nothing.
+    let mut other = Caller::new(&hub, true).await;
+    other.begin("tools/call", hang(0)).await;
+    soon(a.until_many("tools/call", 2)).await;
+    other.out.shutdown().await.unwrap();
+    other.stop.cancel();
+    soon(&mut other.served).await.unwrap();
     let mut other = Caller::new(&hub, true).await;
     other.stop.cancel();
     soon(&mut other.served).await.unwrap();

@@ -1,8 +1,11 @@
 //! Servers that are programs: their environment, their end, and what they leave behind.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ramen_client::{Client, ClientError, EraChoice, Json, Limits, Options, ServerConfig};
+use ramen_client::{
+    Client, ClientError, EraChoice, Json, Limits, Manager, ManagerOptions, Options, ServerConfig,
+};
 use serde_json::json;
 
 use crate::support::{Log, soon};
@@ -199,6 +202,30 @@ async fn close_shuts_the_program_down_with_everything_it_started() {
     assert!(!there(leader), "reaped by the time close returns");
     until_dead(child).await;
     assert!(client.is_done());
+}
+
+#[tokio::test]
+async fn an_end_that_is_under_way_can_be_made_shorter() {
+    let stubborn = format!("trap '' TERM; (sleep 600) & TEXT=\"$$ $!\"; {ANSWER}");
+    let config = server(&stubborn).with("END", "while :; do sleep 1; done");
+    let mut options = quick();
+    options.limits.close = Duration::from_hours(1);
+    let options = ManagerOptions {
+        client: options,
+        ..ManagerOptions::default()
+    };
+    let servers = BTreeMap::from([("deaf".to_owned(), config)]);
+    let manager = soon(Manager::connect_all(servers, options)).await;
+    let client = manager.client("deaf").await.unwrap();
+    let pids = call(&client).await.unwrap();
+    let (leader, child) = pids.split_once(' ').unwrap();
+    tokio::select! {
+        () = manager.close() => panic!("it does not end by itself"),
+        () = soon(client.done()) => {}
+    }
+    soon(manager.close_within(Duration::ZERO)).await;
+    assert!(!there(leader), "reaped by the time close returns");
+    until_dead(child).await;
 }
 
 #[tokio::test]

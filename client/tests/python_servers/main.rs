@@ -36,7 +36,7 @@ fn python() -> Option<PathBuf> {
     let found = named.or_else(|| home.map(|home| home.join(".cache/ramen/venv/bin/python")));
     let found = found.filter(|python| python.exists());
     if found.is_none() {
-        eprintln!("SKIPPED: no Python with the official SDK; `make setup` makes one");
+        ramen_skip::say("no Python with the official SDK; `make setup` makes one");
     }
     found
 }

@@ -17,7 +17,7 @@ fn everything() -> Option<(PathBuf, String)> {
     let program =
         cache.join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     if !node.exists() || !program.exists() {
-        eprintln!("SKIPPED: no server from npm; scripts/npm.sh installs one");
+        ramen_skip::say("no server from npm; scripts/npm.sh installs one");
         return None;
     }
     Some((node, program.to_str()?.to_owned()))

@@ -27,6 +27,7 @@ pub struct NetworkSpec {
 /// What the code may reach.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::rules::egress)]
 pub struct EgressSpec {
     /// Everything but the cloud's metadata addresses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

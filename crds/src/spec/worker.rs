@@ -58,7 +58,7 @@ pub struct Autoscaling {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = crate::rules::variable)]
 pub struct EnvVar {
-    /// Its name; not `RAMEN_…`, which other fields set.
+    /// Its name; not `RAMEN_…`, which other fields set, and not `LD_…`.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
     /// Its value. No secrets: use `secrets`.
@@ -102,7 +102,8 @@ pub struct WorkerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub call_timeout: Option<String>,
-    /// Variables for the code and for the installer (`PIP_INDEX_URL`, …).
+    /// Variables for the code, where they win over `mcp/env.yaml`, and for the installer (`PIP_INDEX_URL`, …). The code does not
+    /// see those of the installer alone, `PIP_…` and `UV_…`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), transform = crate::rules::by_name)]
     pub env: Vec<EnvVar>,

@@ -150,6 +150,16 @@ pub struct Worker {
     pub runtime_class_name: Option<String>,
 }
 
+impl Worker {
+    /// Names of the variables that the code gets, as a worker's `RAMEN_HOST_ENV` lists them: all but those of the installer
+    /// alone, in whose addresses may be a login.
+    pub fn code_variables(&self) -> String {
+        let names = self.env.iter().map(|(name, _)| name.as_str());
+        let of_code = |name: &&str| !name.starts_with("PIP_") && !name.starts_with("UV_");
+        names.filter(of_code).collect::<Vec<_>>().join(",")
+    }
+}
+
 /// `rollout`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout {
@@ -498,14 +508,8 @@ fn build_env(env: &[crate::EnvVar], faults: &mut Faults) -> Vec<(String, String)
     for (n, variable) in env.iter().enumerate() {
         let field = format!("spec.worker.env[{n}].name");
         let name = &variable.name;
-        let named = name
-            .bytes()
-            .enumerate()
-            .all(|(at, b)| b == b'_' || b.is_ascii_alphabetic() || (at > 0 && b.is_ascii_digit()));
-        if name.is_empty() || !named {
-            faults.push(&field, "not a name of an environment variable");
-        } else if name.starts_with("RAMEN_") {
-            faults.push(&field, "starts with RAMEN_, which is kept for Ramen itself");
+        if let Some(why) = ramen_group::variable_refusal(name) {
+            faults.push(&field, why);
         } else if !seen.insert(name) {
             faults.push(&field, "the variable is set twice");
         }

@@ -44,7 +44,7 @@ fn a_full_group_is_read_field_by_field() {
         "  keys: {secretRef: {name: my-keys}}\n  secrets: [{name: api}]\n  zones:\n    - {name: eu, \
          replicas: 3, nodeSelector: {a: b}}\n    - {name: us, autoscaling: {minReplicas: 1, \
          maxReplicas: 4}}\n  worker: {python: '3.12', hosts: 2, callTimeout: 30s, env: [{name: \
-         MODE, value: x}]}\n  rollout: {canary: false}\n  history: 3\n",
+         MODE, value: x}, {name: PIP_INDEX_URL, value: y}, {name: UV_INDEX, value: y}, {name: A, value: ''}]}\n  rollout: {canary: false}\n  history: 3\n",
     );
     let validated = validate(&full).unwrap();
     assert_eq!(
@@ -56,7 +56,8 @@ fn a_full_group_is_read_field_by_field() {
         }
     );
     assert_eq!(validated.worker.python.as_ref().unwrap().as_str(), "3.12");
-    assert_eq!(validated.worker.env, [("MODE".to_owned(), "x".to_owned())]);
+    assert_eq!(validated.worker.env[0], ("MODE".to_owned(), "x".to_owned()));
+    assert_eq!(validated.worker.code_variables(), "MODE,A");
     assert!(!validated.rollout.canary && validated.rollout.auto_rollback);
 }
 
@@ -66,7 +67,7 @@ fn all_faults_are_named_with_their_fields() {
         "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {name: a--b}\nspec:\n  source: \
          {url: 'https://tok3n@git.example/x', ref: {branch: a, tag: b}, path: ../x, interval: 5s}\n  \
          network: {allowedCIDRs: ['10.0.0.1/8', '::ffff:0:0/96'], trustedProxyHops: 9}\n  worker: \
-         {python: '2.7', env: [{name: RAMEN_X, value: ''}]}\n  history: 11\n",
+         {python: '2.7', env: [{name: RAMEN_X, value: ''}, {name: LD_PRELOAD, value: ''}]}\n  history: 11\n",
     );
     let faults = faults(&bad);
     let fields: Vec<_> = faults
@@ -86,6 +87,7 @@ fn all_faults_are_named_with_their_fields() {
             "spec.network.trustedProxyHops",
             "spec.worker.python",
             "spec.worker.env[0].name",
+            "spec.worker.env[1].name",
             "spec.history",
         ]
     );

@@ -3,6 +3,7 @@
 mod drills;
 mod gateway;
 mod operator;
+mod rules;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -3,9 +3,8 @@
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use ramen_mcp::{McpError, Message, RequestId, envelope};
-use ramen_proto::code_name;
+use ramen_proto::{code_name, is_not_begun};
 use serde_json::json;
-use std::error::Error as _;
 use tonic::{Code, Status};
 
 use super::Ask;
@@ -75,10 +74,11 @@ pub(super) fn error_of(status: &Status) -> McpError {
 /// The whole answer of such a call.
 pub(super) fn failed(ask: &Ask, status: &Status) -> Answer {
     let body = error_of(status).body(&ask.id);
-    let outcome = Outcome::of_status(status.code(), was_lost(status));
-    outcome.mark(match status.code() {
-        // Said by a worker, or by us before anything was sent: trying again is safe.
-        Code::Unavailable if status.source().is_none() => {
+    // A worker that lost the process of a call cannot say either whether it ran.
+    let lost = was_lost(status) || status.code() == Code::Unavailable && !is_not_begun(status);
+    Outcome::of_status(status.code(), lost).mark(match status.code() {
+        // Trying again is safe.
+        Code::Unavailable if is_not_begun(status) => {
             let mut answer = answer::json(StatusCode::SERVICE_UNAVAILABLE, body);
             answer
                 .headers_mut()

@@ -1,7 +1,10 @@
 //! A request that may be answered by several messages: over a `Session` of its own, or from an upstream.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use ramen_mcp::{Message, envelope};
+use ramen_mcp::{McpError, Message, envelope};
+use ramen_proto::is_not_begun;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tonic::Status;
@@ -9,9 +12,10 @@ use tonic::Status;
 use super::source::Source;
 use super::{Ask, Call, reply};
 use crate::access::Welcome;
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Refusal};
 use crate::listen::{KEEP_ALIVE_EVERY, send};
 use crate::media;
+use crate::pool;
 
 /// Events that wait for the client to read; what sends more waits.
 const QUEUE: usize = 16;
@@ -29,7 +33,7 @@ pub(super) fn single(message: &[u8]) -> Answer {
 }
 
 /// What comes of a request.
-enum Heard {
+pub(super) enum Heard {
     /// Something on the way.
     Event(Bytes),
     /// The answer.
@@ -42,7 +46,12 @@ async fn hear(source: &mut Source) -> Heard {
     loop {
         match source.next().await {
             Ok(Some(message)) => match envelope::parse(&message) {
-                Ok(Message::Response(_)) => return Heard::Answer(message),
+                Ok(Message::Response(response)) => {
+                    return match source.answered(response.outcome) {
+                        Some(status) => Heard::Failed(status),
+                        None => Heard::Answer(message),
+                    };
+                }
                 Ok(Message::Notification(_)) => return Heard::Event(message),
                 // Neither asks anything.
                 Ok(Message::Request(_)) | Err(_) => {}
@@ -55,18 +64,39 @@ async fn hear(source: &mut Source) -> Heard {
     }
 }
 
+/// What comes first; `None` when nothing has come for so long that something is to be sent.
+pub(super) async fn first(source: &mut Source) -> Option<Heard> {
+    let heard = tokio::time::timeout(KEEP_ALIVE_EVERY, hear(source)).await;
+    heard.ok()
+}
+
 impl Call<'_> {
     /// Answers as JSON when the answer comes first; else commits to events.
     pub(super) async fn stream(self, ask: Ask, body: Bytes) -> Answer {
         let limit = self.gateway.call_timeout;
-        let opened = self
-            .group
-            .pool
-            .session(&ask.keys, &ask.carried, body.clone(), limit)
-            .await;
-        let status = match opened {
-            Ok(session) => return self.pass_on(ask, Source::Worker(Box::new(session))).await,
-            Err(status) => status,
+        let until = pool::until(limit);
+        let (mut asked, mut refused) = (Vec::new(), None);
+        let status = loop {
+            let (keys, carried, body) = (&ask.keys, &ask.carried, body.clone());
+            let pool = &self.group.pool;
+            let session = match pool
+                .session(keys, carried, body, (limit, until), &asked)
+                .await
+            {
+                Ok(session) => session,
+                Err(status) if is_not_begun(&status) => break refused.unwrap_or(status),
+                Err(status) => break status,
+            };
+            let worker = Arc::clone(session.worker());
+            let mut source = Source::worker(session, until);
+            match first(&mut source).await {
+                // As with any other call: the next worker is asked.
+                Some(Heard::Failed(status)) if is_not_begun(&status) => {
+                    asked.push(worker);
+                    refused = Some(status);
+                }
+                first => return self.pass_on(ask, source, first),
+            }
         };
         match Box::pin(self.instead(&ask, &body, true, status)).await {
             Ok(reply) => self.respond(&ask, reply),
@@ -85,21 +115,21 @@ impl Call<'_> {
         }
     }
 
-    /// Everything that comes.
-    pub(super) async fn pass_on(self, ask: Ask, mut source: Source) -> Answer {
-        let first = tokio::time::timeout(KEEP_ALIVE_EVERY, hear(&mut source)).await;
+    /// Everything that comes, after what came first.
+    pub(super) fn pass_on(self, ask: Ask, source: Source, first: Option<Heard>) -> Answer {
         let piece = match first {
-            Ok(Heard::Answer(reply)) => return self.respond(&ask, reply),
-            Ok(Heard::Failed(status)) => return reply::failed(&ask, &status),
-            Ok(Heard::Event(message)) => media::event(&message),
-            Err(_) => media::KEEP_ALIVE,
+            Some(Heard::Answer(reply)) => return self.respond(&ask, reply),
+            Some(Heard::Failed(status)) => return reply::failed(&ask, &status),
+            Some(Heard::Event(message)) => media::event(&message),
+            None => media::KEEP_ALIVE,
         };
         if let Err(refusal) = self.recheck(&ask) {
             return self.refuse(refusal);
         }
         let (out, pieces) = channel();
         let _ = out.try_send(piece);
-        let welcome = Welcome::new(&self.group, &self.caller, ask.shown().cloned());
+        let target = ask.shown().cloned();
+        let welcome = Welcome::new(&self.group, &self.caller, self.address, target);
         let place = self.place;
         tokio::spawn(async move {
             pump(source, &ask, &out, welcome).await;
@@ -110,7 +140,12 @@ impl Call<'_> {
 }
 
 /// What whoever is shut out in mid-stream is told.
-const OVER: &str = "the credential is not valid any more";
+fn shut_out(refusal: Refusal) -> McpError {
+    McpError::internal(match refusal {
+        Refusal::Address => "this address may not call any more",
+        _ => "the credential is not valid any more",
+    })
+}
 
 /// Passes messages on until the answer. Dropping the source cancels the call.
 async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welcome: Welcome) {
@@ -126,29 +161,26 @@ async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welc
                 continue;
             }
             () = out.closed() => return,
-            () = welcome.over() => {
-                let error = ramen_mcp::McpError::internal(OVER);
+            refusal = welcome.over() => {
+                let error = shut_out(refusal);
                 send(out, media::event(&error.body(&ask.id))).await;
                 return;
             }
         };
-        let last = if welcome.holds() {
-            match heard {
-                Heard::Event(message) => {
-                    if !send(out, media::event(&message)).await {
-                        return;
-                    }
-                    continue;
+        let last = match (welcome.judge(), heard) {
+            (Err(refusal), _) => shut_out(refusal).body(&ask.id),
+            (Ok(_), Heard::Event(message)) => {
+                if !send(out, media::event(&message)).await {
+                    return;
                 }
-                Heard::Answer(reply) => match reply::code_of(&reply, &ask.id) {
-                    Ok(None) => reply,
-                    Ok(Some(_)) => ask.put_back(reply),
-                    Err(why) => reply::unusable_error(why).body(&ask.id),
-                },
-                Heard::Failed(status) => reply::error_of(&status).body(&ask.id),
+                continue;
             }
-        } else {
-            ramen_mcp::McpError::internal(OVER).body(&ask.id)
+            (Ok(_), Heard::Answer(reply)) => match reply::code_of(&reply, &ask.id) {
+                Ok(None) => reply,
+                Ok(Some(_)) => ask.put_back(reply),
+                Err(why) => reply::unusable_error(why).body(&ask.id),
+            },
+            (Ok(_), Heard::Failed(status)) => reply::error_of(&status).body(&ask.id),
         };
         send(out, media::event(&last)).await;
         return;

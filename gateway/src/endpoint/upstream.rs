@@ -1,13 +1,17 @@
 //! Requests that upstreams have a part in.
 
 use bytes::Bytes;
-use ramen_mcp::envelope;
+use ramen_mcp::headers::param_headers;
+use ramen_mcp::names::method;
+use ramen_mcp::{McpError, envelope};
 use ramen_proto::code_name;
 use tonic::{Code, Status};
 
 use super::source::Source;
-use super::{Ask, Call, reply};
+use super::{Ask, Call, refuse, reply, stream};
 use crate::answer::Answer;
+use crate::copies;
+use crate::pool;
 use crate::upstreams::{Part, merge};
 
 impl Call<'_> {
@@ -21,7 +25,11 @@ impl Call<'_> {
     ) -> Answer {
         let upstreams = &self.group.upstreams;
         match part {
-            Part::Theirs => {}
+            Part::Theirs => {
+                if let Err(error) = self.copies_fit(request, &ask) {
+                    return refuse(Some(ask.era), request, &error);
+                }
+            }
             Part::None | Part::List => return self.unary(ask, request, body).await,
             Part::Read => match self.worker(&ask, body.clone()).await {
                 Ok(reply) if merge::not_found(&reply) => {}
@@ -36,12 +44,25 @@ impl Call<'_> {
         let Some(running) = upstreams.ask(request, ask.era, limit) else {
             return self.unary(ask, request, body).await;
         };
-        let source = Source::Upstream(running);
+        let mut source = Source::upstream(running, pool::until(limit));
         if self.accepts.events && wants_events {
-            self.pass_on(ask, source).await
+            let first = stream::first(&mut source).await;
+            self.pass_on(ask, source, first)
         } else {
             self.only_answer(ask, source).await
         }
+    }
+
+    /// Holds the header copies of arguments against those of a call, as a worker does for its own tools.
+    fn copies_fit(&self, request: &envelope::Request<'_>, ask: &Ask) -> Result<(), McpError> {
+        if !ask.era.is_modern() || request.method != method::TOOLS_CALL {
+            return Ok(());
+        }
+        let name = request.params.name().and_then(envelope::text);
+        let schema = name.and_then(|name| self.group.upstreams.input_schema(&name));
+        let Some(schema) = schema else { return Ok(()) };
+        let arguments = request.params.arguments().unwrap_or("{}");
+        copies::params(&self.parts.headers).check(&param_headers(schema.get()), arguments)
     }
 
     /// What is answered in the place of the workers, when they do not and it takes none of them.

@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
     Deadline,
     /// The worker was full.
     Exhausted,
-    /// The connection broke; whether it ran is not known.
+    /// The connection broke, or a process of the worker; whether it ran is not known.
     Lost,
     /// The worker refuses the gateway, or answered what is no answer.
     BadWorker,

@@ -1,5 +1,6 @@
 //! The keys of one issuer: found by its discovery document, kept, and fetched again every few minutes and when a token
-//! names one that is not there. While the issuer cannot be reached the keys at hand go on, for a day.
+//! names one that is not there, or was signed with none of them. While the issuer cannot be reached the keys at hand go
+//! on, for a day.
 
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -22,7 +23,8 @@ const MAX_AGE: Duration = Duration::from_mins(5);
 const AGAIN: Duration = Duration::from_secs(30);
 /// How long keys go on without a word of their issuer, who may have taken one back.
 const OUTAGE: Duration = Duration::from_hours(24);
-/// From one fetch for a key that is not there to the next, whatever tokens name.
+/// From one fetch for a key that is not there to the next, whatever tokens name, and how old keys get before a token that
+/// none of them signed has them fetched again.
 const BETWEEN_UNKNOWN: Duration = Duration::from_secs(10);
 /// From a fetch that failed to the next that somebody waits for.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -68,6 +70,16 @@ fn within(at: Option<Instant>, time: Duration) -> bool {
 
 /// The keys could not be fetched.
 struct Failed;
+
+/// The keys that were found after a fetch.
+fn some(found: Vec<Arc<Known>>, fetched: Result<(), Failed>) -> Result<Vec<Arc<Known>>, Denied> {
+    match (found.is_empty(), fetched) {
+        (false, _) => Ok(found),
+        // It may be a new key of an issuer that does not answer.
+        (true, Err(Failed)) => Err(Denied::Unavailable),
+        (true, Ok(())) => Err(Denied::Invalid),
+    }
+}
 
 #[derive(Deserialize)]
 struct Discovery {
@@ -125,14 +137,22 @@ impl Keys {
         if !found.is_empty() {
             return Ok(found);
         }
-        let failed = self.fetch().await.is_err();
-        let found = self.fitting(kid, algorithm);
-        match (found.is_empty(), failed) {
-            (false, _) => Ok(found),
-            // It may be a new key of an issuer that does not answer.
-            (true, true) => Err(Denied::Unavailable),
-            (true, false) => Err(Denied::Invalid),
-        }
+        let fetched = self.fetch(Duration::ZERO).await;
+        some(self.fitting(kid, algorithm), fetched)
+    }
+
+    /// The keys that there are besides, for a token that none of those signed: the issuer may have another one by now,
+    /// under the same name or for tokens that name none.
+    pub(super) async fn find_others(
+        self: &Arc<Self>,
+        tried: &[Arc<Known>],
+        kid: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Vec<Arc<Known>>, Denied> {
+        let fetched = self.fetch(BETWEEN_UNKNOWN).await;
+        let mut others = self.fitting(kid, algorithm);
+        others.retain(|known| !tried.iter().any(|one| Arc::ptr_eq(one, known)));
+        some(others, fetched)
     }
 
     fn current(&self) -> Arc<Vec<Arc<Known>>> {
@@ -154,11 +174,11 @@ impl Keys {
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
 
-    /// Fetches the keys, unless somebody did while this one waited, or it was tried too lately.
-    async fn fetch(self: &Arc<Self>) -> Result<(), Failed> {
+    /// Fetches the keys, unless somebody did while this one waited, they are younger than this, or it was tried too lately.
+    async fn fetch(self: &Arc<Self>, young: Duration) -> Result<(), Failed> {
         let asked = Instant::now();
         let mut fetches = self.fetching.lock().await;
-        if fetches.came.is_some_and(|at| at > asked) {
+        if fetches.came.is_some_and(|at| at > asked) || within(fetches.came, young) {
             return Ok(());
         }
         if within(fetches.failed, AFTER_FAILURE) {

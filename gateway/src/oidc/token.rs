@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, dangerous, decode, decode_header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ramen_group::Identity;
@@ -100,6 +101,15 @@ impl Bearer {
     }
 }
 
+/// Why a token proves nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unproven {
+    /// None of the keys signed it.
+    Unsigned,
+    /// It is over, or says what no good one says.
+    Claims,
+}
+
 /// Verifies a token with one of these keys.
 pub(super) fn verify(
     token: &[u8],
@@ -107,7 +117,7 @@ pub(super) fn verify(
     issuer: &Issuer,
     keys: &[Arc<Known>],
     skew: Duration,
-) -> Option<Bearer> {
+) -> Result<Bearer, Unproven> {
     let mut validation = Validation::new(shown.algorithm);
     validation.leeway = skew.as_secs();
     validation.validate_nbf = true;
@@ -115,11 +125,36 @@ pub(super) fn verify(
     validation.validate_aud = false;
     validation.set_required_spec_claims(&["exp", "iss", "aud"]);
     validation.set_issuer(&[&issuer.issuer]);
-    let mut tries = keys.iter().take(MAX_TRIES);
-    let (key, claims) = tries.find_map(|key| {
-        let proven = decode::<Map<String, Value>>(token, &key.key, &validation).ok()?;
-        Some((key, proven.claims))
-    })?;
+    for key in keys.iter().take(MAX_TRIES) {
+        match decode::<Map<String, Value>>(token, &key.key, &validation) {
+            Ok(proven) => {
+                return bearer(proven.claims, key, issuer, skew).ok_or(Unproven::Claims);
+            }
+            Err(error) if is_about_the_key(error.kind()) => {}
+            Err(_) => return Err(Unproven::Claims),
+        }
+    }
+    Err(Unproven::Unsigned)
+}
+
+/// Another key may have signed it.
+fn is_about_the_key(error: &ErrorKind) -> bool {
+    matches!(
+        error,
+        ErrorKind::InvalidSignature
+            | ErrorKind::InvalidKeyFormat
+            | ErrorKind::InvalidAlgorithm
+            | ErrorKind::UnsupportedAlgorithm
+    )
+}
+
+/// Who bears a token that this key proved.
+fn bearer(
+    claims: Map<String, Value>,
+    key: &Arc<Known>,
+    issuer: &Issuer,
+    skew: Duration,
+) -> Option<Bearer> {
     let expires = claims.get("exp")?.as_f64().filter(|at| *at >= 0.0)?;
     let expires = Duration::try_from_secs_f64(expires)
         .ok()?

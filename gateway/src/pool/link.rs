@@ -20,7 +20,7 @@ use tonic::Status;
 use crate::groups::WorkerAt;
 
 /// Until a worker answers.
-const CONNECT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT: Duration = Duration::from_secs(3);
 /// A worker that does not answer a ping is gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_ANSWER: Duration = Duration::from_secs(10);
@@ -69,9 +69,9 @@ pub(super) fn was_never_sent(status: &Status) -> bool {
     wire_error(status).is_some_and(|error| matches!(error, WireError::Unsent))
 }
 
-/// Whether the connection broke, as opposed to the worker saying something.
+/// Whether the connection broke, as opposed to the worker saying something: what it says has no cause here.
 pub(crate) fn was_lost(status: &Status) -> bool {
-    wire_error(status).is_some()
+    status.source().is_some()
 }
 
 fn wire_error(status: &Status) -> Option<&WireError> {

@@ -1,16 +1,21 @@
 //! One worker: its connections, its load, and whether it stands aside.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::link::{Link, MAX_STREAMS};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use super::link::{CONNECT, Link, MAX_STREAMS, was_lost};
 use super::locked;
 use crate::groups::WorkerAt;
 
 /// Connections to one worker.
 const MAX_LINKS: usize = 32;
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Calls that fail one after the other until it stands aside. One may be the fault of what was called.
+pub(super) const IN_A_ROW: u32 = 3;
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A worker.
@@ -22,12 +27,19 @@ pub struct Worker {
     /// Held while connecting, so that a burst opens one connection and not hundreds.
     connecting: tokio::sync::Mutex<()>,
     trouble: Mutex<Trouble>,
+    /// How often a worker of its pool was set aside.
+    ejections: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
 struct Trouble {
+    /// Calls that failed since one was answered last.
     failures: u32,
+    /// Times that it was set aside since then.
+    times: u32,
     until: Option<Instant>,
+    /// When the last attempt to connect failed, and why.
+    unreached: Option<(Instant, String)>,
 }
 
 /// A call at a worker; it counts as load until this is dropped.
@@ -43,14 +55,15 @@ impl Drop for Place {
 }
 
 impl Worker {
-    /// A worker; connects on first use.
-    pub fn new(at: WorkerAt) -> Self {
+    /// A worker; connects on first use. Times that it is set aside are counted there.
+    pub(super) fn new(at: WorkerAt, ejections: &Arc<AtomicU64>) -> Self {
         Self {
             at,
             load: Arc::default(),
             links: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
+            ejections: Arc::clone(ejections),
         }
     }
 
@@ -86,7 +99,7 @@ impl Worker {
         Place(None)
     }
 
-    /// Whether it could not be reached lately.
+    /// Whether it could not be reached lately, or failed what it was asked.
     pub(crate) fn stands_aside(&self) -> bool {
         locked(&self.trouble)
             .until
@@ -98,25 +111,73 @@ impl Worker {
         if let Some(link) = self.roomy() {
             return Ok(link);
         }
+        let asked = Instant::now();
         let _one_at_a_time = self.connecting.lock().await;
         if let Some(link) = self.roomy() {
             return Ok(link);
         }
+        // Whoever waited for an attempt that failed does not wait for another: the next worker is asked.
+        if let Some(why) = self.unreached_since(asked) {
+            return Err(why);
+        }
+        self.try_again();
         match Link::connect(&self.at).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 locked(&self.links).push(Arc::clone(&link));
-                *locked(&self.trouble) = Trouble::default();
+                // Whether it does any work the next answer says.
+                locked(&self.trouble).until = None;
                 Ok(link)
             }
             Err(error) => {
                 let mut trouble = locked(&self.trouble);
-                let pause = FIRST_PAUSE * 2_u32.pow(trouble.failures.min(6));
-                trouble.failures += 1;
-                trouble.until = Some(Instant::now() + pause.min(MAX_PAUSE));
+                trouble.unreached = Some((Instant::now(), error.clone()));
+                self.set_aside(&mut trouble);
                 Err(error)
             }
         }
+    }
+
+    /// A call was answered.
+    pub(super) fn answered(&self) {
+        *locked(&self.trouble) = Trouble::default();
+    }
+
+    /// A call ended with a status. Most of them are an answer.
+    pub(super) fn ended(&self, status: &Status) {
+        if status.code() != Code::Unavailable && !was_lost(status) {
+            return self.answered();
+        }
+        let mut trouble = locked(&self.trouble);
+        // All calls of a connection that broke fail at once: that is one failure.
+        if trouble.until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        trouble.failures += 1;
+        if trouble.failures >= IN_A_ROW {
+            self.set_aside(&mut trouble);
+        }
+    }
+
+    fn unreached_since(&self, asked: Instant) -> Option<String> {
+        let trouble = locked(&self.trouble);
+        let (at, why) = trouble.unreached.as_ref()?;
+        (*at > asked).then(|| why.clone())
+    }
+
+    /// While one call finds out whether a worker is back, the others go elsewhere.
+    fn try_again(&self) {
+        let mut trouble = locked(&self.trouble);
+        if trouble.times > 0 {
+            trouble.until = Some(Instant::now() + CONNECT);
+        }
+    }
+
+    fn set_aside(&self, trouble: &mut Trouble) {
+        let pause = FIRST_PAUSE * 2_u32.pow(trouble.times.min(6));
+        trouble.times += 1;
+        trouble.until = Some(Instant::now() + pause.min(MAX_PAUSE));
+        self.ejections.fetch_add(1, Ordering::Relaxed);
     }
 
     fn roomy(&self) -> Option<Arc<Link>> {

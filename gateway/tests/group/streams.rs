@@ -1,13 +1,14 @@
 //! JSON by default, events when something streams, and clients that go away.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::{Events, KEY, PATH, Running, call, eventually};
+use crate::support::{Events, KEY, PATH, Running, call, eventually, spec};
 use crate::worker::Worker;
 
 fn with_progress(tool: &str) -> Value {
@@ -100,6 +101,38 @@ async fn a_client_that_closes_the_stream_cancels_its_call() {
         worker.state.given_up.load(Ordering::SeqCst) == 1
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_worker_that_keeps_no_deadline_holds_no_streamed_call_and_no_place() {
+    let worker = Worker::start().await;
+    let gateway = Running::hurried(&[worker.address], Duration::from_millis(50)).await;
+    let ended = |answer: &Value| {
+        let grpc = &answer["error"]["data"]["grpc"];
+        assert_eq!(
+            (&answer["id"], grpc),
+            (&json!(1), &json!("DEADLINE_EXCEEDED")),
+            "{answer}"
+        );
+    };
+    // After something came ...
+    let events = gateway.send(gateway.post(&with_progress("hang"))).await;
+    ended(events.events().last().unwrap());
+    // ... before anything did ...
+    let got = gateway.send(gateway.post(&with_progress("mute"))).await;
+    assert_eq!(got.status, StatusCode::OK);
+    ended(&got.json());
+    eventually("both were given up", || {
+        worker.state.given_up.load(Ordering::SeqCst) == 2
+    })
+    .await;
+    assert_eq!(gateway.call("echo").await.status, StatusCode::OK);
+    // ... and where not even a session begins.
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let deaf_at = deaf.local_addr().unwrap();
+    gateway.groups.set(&spec("demo", KEY, &[deaf_at]));
+    let got = gateway.send(gateway.post(&with_progress("echo"))).await;
+    ended(&got.json());
 }
 
 #[tokio::test]

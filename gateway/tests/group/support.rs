@@ -95,11 +95,31 @@ impl Running {
         Self::open_for(spec, limits, policy, None).await
     }
 
+    /// One that gives a call so long, and its caller one call at once.
+    pub(crate) async fn hurried(workers: &[SocketAddr], call_timeout: Duration) -> Self {
+        let limits = Limits {
+            in_flight: 1,
+            ..Limits::default()
+        };
+        let spec = spec("demo", KEY, workers);
+        Self::begin(&spec, limits, Policy::default(), None, call_timeout).await
+    }
+
     async fn open_for(
         spec: &GroupSpec,
         limits: Limits,
         policy: Policy,
         oidc: Option<Arc<Oidc>>,
+    ) -> Self {
+        Self::begin(spec, limits, policy, oidc, Duration::from_secs(30)).await
+    }
+
+    async fn begin(
+        spec: &GroupSpec,
+        limits: Limits,
+        policy: Policy,
+        oidc: Option<Arc<Oidc>>,
+        call_timeout: Duration,
     ) -> Self {
         let groups = Groups::new(policy);
         groups.set(spec);
@@ -114,7 +134,7 @@ impl Running {
                 },
                 callers: Callers::new(limits),
             },
-            call_timeout: Duration::from_secs(30),
+            call_timeout,
             stopping,
             oidc,
             operations: None,

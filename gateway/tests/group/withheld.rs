@@ -1,10 +1,12 @@
 //! What a worker says and the gateway does not pass on.
 
 use http::StatusCode;
+use ramen_gateway::GroupSpec;
+use ramen_group::CidrSet;
 use serde_json::json;
 
 use crate::logs::Log;
-use crate::support::{KEY, Running, call, eventually, spec};
+use crate::support::{Events, KEY, Running, call, eventually, spec};
 use crate::worker::Worker;
 
 #[tokio::test]
@@ -22,6 +24,58 @@ async fn net10_a_key_revoked_while_the_tool_runs_gets_no_result() {
     let (got, ()) = tokio::join!(waiting, revoke);
     assert_eq!(got.status, StatusCode::UNAUTHORIZED);
     assert!(!String::from_utf8_lossy(&got.body).contains("result data"));
+}
+
+/// The group with ranges in which nobody of these tests is.
+fn elsewhere(worker: &Worker) -> GroupSpec {
+    let mut narrowed = spec("demo", KEY, &[worker.address]);
+    narrowed.ranges = CidrSet::parse_list("10.0.0.0/8").unwrap();
+    narrowed
+}
+
+#[tokio::test]
+async fn sec_ranges_that_narrow_while_the_tool_runs_withhold_its_result() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let waiting = gateway.call("wait");
+    let narrow = async {
+        eventually("the call runs", || worker.began() == 1).await;
+        gateway.groups.set(&elsewhere(&worker));
+        worker.state.go.notify_one();
+    };
+    let (got, ()) = tokio::join!(waiting, narrow);
+    assert_eq!(got.status, StatusCode::FORBIDDEN);
+    assert!(!String::from_utf8_lossy(&got.body).contains("result data"));
+}
+
+#[tokio::test]
+async fn sec_ranges_that_narrow_end_a_call_in_mid_stream() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let mut asked = call("wait");
+    asked["params"]["_meta"] = json!({"progressToken": "p"});
+    let mut events = Events::of(gateway.open(gateway.post(&asked)).await);
+    for _ in 0..2 {
+        let progress = events.next().await.unwrap();
+        assert_eq!(progress["method"], "notifications/progress");
+    }
+    eventually("the call runs", || worker.began() == 1).await;
+    gateway.groups.set(&elsewhere(&worker));
+    worker.state.go.notify_one();
+    let last = events.next().await.unwrap();
+    let error = &last["error"]["message"];
+    assert_eq!(*error, "this address may not call any more", "{last}");
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test]
+async fn sec_ranges_that_narrow_end_a_subscription() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let (mut events, _) = gateway.listen().await;
+    gateway.groups.set(&elsewhere(&worker));
+    assert!(events.next().await.unwrap()["result"].is_object());
+    assert_eq!(events.next().await, None);
 }
 
 #[tokio::test]
@@ -61,6 +115,8 @@ async fn each_way_a_worker_refuses_has_an_answer_of_its_own() {
     for (tool, status, grpc) in [
         ("full", 200, json!("RESOURCE_EXHAUSTED")),
         ("starting", 503, json!("UNAVAILABLE")),
+        // It may have run: nobody is told to send it again.
+        ("crashes", 200, json!("UNAVAILABLE")),
         ("refuses", 502, json!(null)),
     ] {
         let got = gateway.call(tool).await;

@@ -1,7 +1,7 @@
 //! A worker of the test: speaks `ramen.v1.Mcp` and does what the name of the tool says.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -31,6 +31,8 @@ pub(crate) struct State {
     pub(crate) last: Mutex<Bytes>,
     /// Sessions that listen.
     pub(crate) listeners: AtomicUsize,
+    /// It has loaded nothing, so it begins no call.
+    pub(crate) empty: AtomicBool,
 }
 
 pub(crate) struct Worker {
@@ -140,6 +142,10 @@ fn other(id: &Value, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
 
+fn nothing_loaded() -> Status {
+    ramen_proto::not_begun("no revision of the group is loaded yet")
+}
+
 async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
     let id = &request["id"];
     let error =
@@ -160,11 +166,14 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
     if method != "tools/call" {
         return Ok(other(id, method, &request["params"]));
     }
+    if state.empty.load(Ordering::SeqCst) {
+        return Err(nothing_loaded());
+    }
     state.began.fetch_add(1, Ordering::SeqCst);
     let mut guard = Guard(Arc::clone(state), false);
     let answer = match request["params"]["name"].as_str().unwrap() {
         "echo" => Ok(result(id, &request["params"]["arguments"].to_string())),
-        "hang" => std::future::pending().await,
+        "hang" | "mute" => std::future::pending().await,
         "wait" => {
             state.go.notified().await;
             Ok(result(id, "result data"))
@@ -175,8 +184,9 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
         "full" => Err(Status::resource_exhausted(
             "too many calls in flight; try again later",
         )),
-        "starting" => Err(Status::unavailable(
-            "no revision of the group is loaded yet",
+        "starting" => Err(nothing_loaded()),
+        "crashes" => Err(Status::unavailable(
+            "the host process died while the call ran (exit code 1)",
         )),
         "refuses" => Err(Status::unauthenticated("the key is not valid")),
         "unknown" => Ok(error(-32602)),
@@ -246,8 +256,14 @@ async fn talk(
             say(json!({"jsonrpc": "2.0", "id": id, "result": {"capabilities": {"tools": {"listChanged": true}}}})).await;
         }
         _ => {
+            if state.empty.load(Ordering::SeqCst) {
+                let data = json!({"grpc": "UNAVAILABLE", "notBegun": true});
+                let error =
+                    json!({"code": -32603, "message": nothing_loaded().message(), "data": data});
+                return say(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+            }
             let token = &request["params"]["_meta"]["progressToken"];
-            if request["params"]["name"] != "quiet" {
+            if request["params"]["name"] != "quiet" && request["params"]["name"] != "mute" {
                 for progress in [50, 100] {
                     say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": progress}})).await;
                 }

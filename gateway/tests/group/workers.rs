@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use http::StatusCode;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::{KEY, Running, call, eventually, spec};
@@ -111,6 +112,68 @@ async fn a_call_that_may_have_reached_a_worker_is_never_sent_again() {
     assert_eq!(*seen.borrow(), 1);
     assert!(got.json()["error"].is_object(), "{:?}", got.json());
     assert_eq!(spare.state.began.load(Ordering::SeqCst), 0);
+}
+
+/// A call, and one that asks for progress.
+fn both_ways() -> [Value; 2] {
+    let mut streamed = call("echo");
+    streamed["params"]["_meta"] = json!({"progressToken": "p"});
+    [call("echo"), streamed]
+}
+
+#[tokio::test]
+async fn a_worker_that_refuses_a_call_before_it_begins_costs_no_call() {
+    let workers = [
+        Worker::start().await,
+        Worker::start().await,
+        Worker::start().await,
+    ];
+    for empty in &workers[..2] {
+        empty.state.empty.store(true, Ordering::SeqCst);
+    }
+    let addresses: Vec<_> = workers.iter().map(|worker| worker.address).collect();
+    let gateway = Running::start(&addresses).await;
+    for way in both_ways() {
+        let before = workers[2].began();
+        for _ in 0..10 {
+            let got = gateway.send(gateway.post(&way)).await;
+            let text = String::from_utf8_lossy(&got.body).into_owned();
+            assert!(
+                got.status == StatusCode::OK && text.contains("isError"),
+                "{text}"
+            );
+        }
+        assert_eq!(workers[2].began(), before + 10);
+    }
+}
+
+#[tokio::test]
+async fn workers_that_all_refuse_are_503_with_their_own_words() {
+    let workers = [Worker::start().await, Worker::start().await];
+    for worker in &workers {
+        worker.state.empty.store(true, Ordering::SeqCst);
+    }
+    let gateway = Running::start(&[workers[0].address, workers[1].address]).await;
+    for way in both_ways() {
+        let got = gateway.send(gateway.post(&way)).await;
+        assert_eq!(
+            (got.status, got.header("retry-after")),
+            (StatusCode::SERVICE_UNAVAILABLE, "1")
+        );
+        let error = &got.json()["error"];
+        assert_eq!(error["message"], "no revision of the group is loaded yet");
+        assert_eq!(error["data"]["grpc"], "UNAVAILABLE");
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_process_a_worker_lost_is_not_sent_again() {
+    let workers = [Worker::start().await, Worker::start().await];
+    let gateway = Running::start(&[workers[0].address, workers[1].address]).await;
+    let got = gateway.call("crashes").await;
+    assert_eq!(got.status, StatusCode::OK);
+    assert_eq!(got.json()["error"]["data"]["grpc"], "UNAVAILABLE");
+    assert_eq!(workers[0].began() + workers[1].began(), 1);
 }
 
 #[tokio::test]

@@ -4,17 +4,33 @@ use std::sync::atomic::Ordering;
 
 use http::StatusCode;
 
-use crate::frames::{
+use crate::http2::{
     BAD_REQUEST, CONTINUATION, DATA, END_HEADERS, END_STREAM, End, HEADERS, OK, PING, RST_STREAM,
-    Raw, SETTINGS, WINDOW_UPDATE, field, frame, good_block, number,
+    Raw, SETTINGS, WINDOW_UPDATE, block, field, frame, number,
 };
-use crate::support::{Running, call, eventually};
+use crate::support::{KEY, PATH, Running, call, eventually};
 use crate::worker::Worker;
 
 const PROTOCOL_ERROR: u32 = 1;
 const ENHANCE_YOUR_CALM: u32 = 11;
 /// More than any buffer between the two holds.
 const MUCH: usize = 64 << 20;
+
+/// The headers of a good request, with more behind them.
+fn good_block(more: &[(&str, &str)]) -> Vec<u8> {
+    let key = format!("Bearer {KEY}");
+    let mut fields = vec![
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", PATH),
+        ("authorization", key.as_str()),
+        ("accept", "application/json"),
+        ("content-type", "application/json"),
+    ];
+    fields.extend(more);
+    block(&fields)
+}
 
 /// A good request, whole.
 fn request(stream: u32, tool: &str) -> Vec<u8> {
@@ -27,7 +43,7 @@ fn request(stream: u32, tool: &str) -> Vec<u8> {
 async fn a_plain_request_by_hand_is_answered() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
-    let mut raw = Raw::open(&gateway).await;
+    let mut raw = Raw::open(gateway.address).await;
     raw.send(&request(1, "echo")).await;
     assert_eq!(raw.end_of(1).await, OK);
 }
@@ -36,7 +52,7 @@ async fn a_plain_request_by_hand_is_answered() {
 async fn rapid_resets_end_the_connection_and_cancel_every_call() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
-    let mut raw = Raw::open(&gateway).await;
+    let mut raw = Raw::open(gateway.address).await;
     let mut all = Vec::new();
     for n in 0..5000 {
         let stream = n * 2 + 1;
@@ -58,7 +74,7 @@ async fn headers_that_go_on_for_ever_end_the_connection() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
     for piece in [vec![], field("x-a", &"a".repeat(8000))] {
-        let mut raw = Raw::open(&gateway).await;
+        let mut raw = Raw::open(gateway.address).await;
         assert!(raw.send(&frame(HEADERS, 0, 1, &good_block(&[]))).await);
         let more = frame(CONTINUATION, 0, 1, &piece).repeat(1000);
         let mut sent = 0;
@@ -75,7 +91,7 @@ async fn headers_that_go_on_for_ever_end_the_connection() {
 async fn a_small_block_that_unpacks_into_much_is_refused() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
-    let mut raw = Raw::open(&gateway).await;
+    let mut raw = Raw::open(gateway.address).await;
     // One header of 3 KiB goes into the table, and is named ten thousand times by one byte each (0xbe: index 62).
     let mut bomb = good_block(&[]);
     bomb.push(0x40);
@@ -103,7 +119,7 @@ async fn floods_of_small_frames_by_a_client_that_does_not_read_end_its_connectio
         frame(PING, 0, 0, &[7; 8]),
         frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0]),
     ] {
-        let mut raw = Raw::open(&gateway).await;
+        let mut raw = Raw::open(gateway.address).await;
         let many = flood.repeat(1000);
         let mut sent = 0;
         while raw.send(&many).await {
@@ -118,7 +134,7 @@ async fn floods_of_small_frames_by_a_client_that_does_not_read_end_its_connectio
 async fn empty_frames_between_are_borne_or_end_the_connection_and_nothing_else() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
-    let mut raw = Raw::open(&gateway).await;
+    let mut raw = Raw::open(gateway.address).await;
     raw.send(&frame(HEADERS, END_HEADERS, 1, &good_block(&[])))
         .await;
     for _ in 0..100 {
@@ -161,7 +177,7 @@ async fn what_means_something_in_http_1_alone_is_refused() {
         ("an empty name", vec![("", "1")]),
         ("another host", vec![("host", "evil.example")]),
     ] {
-        let mut raw = Raw::open(&gateway).await;
+        let mut raw = Raw::open(gateway.address).await;
         raw.send(&frame(HEADERS, END_HEADERS, 1, &good_block(&more)))
             .await;
         raw.send(&frame(DATA, END_STREAM, 1, body.as_bytes())).await;

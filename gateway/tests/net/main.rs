@@ -4,8 +4,9 @@
 
 mod crowd;
 mod floods;
-mod frames;
 mod headers;
+#[path = "../../../listener/tests/support/http2.rs"]
+mod http2;
 mod pipelines;
 mod slow;
 mod smuggling;

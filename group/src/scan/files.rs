@@ -34,7 +34,7 @@ pub(super) fn load(group: &mut Group, tree: &Tree) {
     if let Some(bytes) = read(group, tree, "guardrails.yaml", Reason::GuardrailsInvalid) {
         match Guardrails::parse(&bytes) {
             Ok(guardrails) => {
-                missing_engine(group, tree, &guardrails);
+                judge_engine(group, tree, &guardrails);
                 group.guardrails = Some(guardrails);
             }
             Err(error) => group.errors.push(error.at_path("mcp/guardrails.yaml")),
@@ -82,11 +82,11 @@ fn unknown_tools(group: &mut Group, tests: &GoldenTests) {
     }
 }
 
-/// What the engine needs must be there.
-fn missing_engine(group: &mut Group, tree: &Tree, guardrails: &Guardrails) {
+/// What the engine needs must be there; and whoever relies on its hooks must know that none is run.
+fn judge_engine(group: &mut Group, tree: &Tree, guardrails: &Guardrails) {
     let message = match guardrails.engine {
         Engine::None => return,
-        Engine::Policy if tree.has("guardrails/policy.py") => return,
+        Engine::Policy if tree.has("guardrails/policy.py") => return not_enforced(group),
         Engine::Policy => "`engine: policy` needs mcp/guardrails/policy.py",
         Engine::Nemo => {
             let required = group.requirements.as_ref().is_some_and(|requirements| {
@@ -96,11 +96,17 @@ fn missing_engine(group: &mut Group, tree: &Tree, guardrails: &Guardrails) {
                     .any(|name| name == "nemoguardrails")
             });
             if required {
-                return;
+                return not_enforced(group);
             }
             "`engine: nemo` needs `nemoguardrails` in mcp/requirements.txt"
         }
     };
     let finding = Finding::group(Reason::GuardrailsInvalid, message);
     group.errors.push(finding.at_path("mcp/guardrails.yaml"));
+}
+
+fn not_enforced(group: &mut Group) {
+    let message = "the file is checked, but this version does not enforce it: every call goes through without its hooks";
+    let finding = Finding::group(Reason::GuardrailsNotEnforced, message);
+    group.warnings.push(finding.at_path("mcp/guardrails.yaml"));
 }

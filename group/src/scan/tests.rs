@@ -121,6 +121,7 @@ fn every_reason_of_the_contract_has_a_fixture() {
             !matches!(
                 reason,
                 Reason::EnvSkipped
+                    | Reason::GuardrailsNotEnforced
                     | Reason::StdlibShadowed
                     | Reason::ModuleReserved
                     | Reason::DescriptionMissing
@@ -312,6 +313,36 @@ fn pkg11_left_overs_are_neither_packages_nor_faults() {
     );
     assert_eq!((&*group.errors, &*group.warnings), (&[][..], &[][..]));
     assert_eq!(group.packages.len(), 1);
+}
+
+#[test]
+fn guardrails_that_nothing_enforces_are_remarked_on_and_those_that_are_off_are_not() {
+    let policy = ("guardrails/policy.py", "");
+    let cases = [
+        ("engine: policy\nfail: closed\n", "", true),
+        (
+            "engine: nemo\ntools: {ok: {pre: true}}\n",
+            "nemoguardrails\n",
+            true,
+        ),
+        ("engine: none\nfail: closed\n", "", false),
+    ];
+    for (file, requirements, told) in cases {
+        let files = [
+            ("guardrails.yaml", file),
+            ("requirements.txt", requirements),
+            policy,
+        ];
+        let (_dir, group) = tools(&["ok"], &files);
+        assert_eq!(group.errors, [], "{file}");
+        let remarks: Vec<_> = group.warnings.iter().map(|w| w.reason).collect();
+        let expected: &[Reason] = if told {
+            &[Reason::GuardrailsNotEnforced]
+        } else {
+            &[]
+        };
+        assert_eq!(remarks, expected, "{file}");
+    }
 }
 
 #[test]

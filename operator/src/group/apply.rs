@@ -7,7 +7,9 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::marker::PhantomData;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use ramen_crds::gateway;
@@ -118,17 +120,16 @@ pub(super) async fn apply(
     writer
         .sweep::<k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler>()
         .await?;
-    writer
-        .sweep::<k8s_openapi::api::apps::v1::Deployment>()
-        .await?;
+    writer.sweep::<Deployment>().await?;
     writer
         .sweep::<k8s_openapi::api::policy::v1::PodDisruptionBudget>()
         .await?;
     writer
         .sweep::<k8s_openapi::api::core::v1::Service>()
         .await?;
+    let alive = zones_alive(ctx, &group.key);
     writer
-        .sweep::<k8s_openapi::api::networking::v1::NetworkPolicy>()
+        .sweep_but::<NetworkPolicy>(&|meta| zone(meta).is_some_and(|zone| alive.contains(zone)))
         .await?;
     writer
         .sweep::<k8s_openapi::api::core::v1::ConfigMap>()
@@ -151,6 +152,21 @@ pub(super) async fn apply(
         gateway,
         state: PhantomData,
     })
+}
+
+/// The zone of an object.
+fn zone(meta: &ObjectMeta) -> Option<&str> {
+    let labels = meta.labels.as_ref()?;
+    labels.get(names::LABEL_ZONE).map(String::as_str)
+}
+
+/// Zones in which code of the group may run. A pod outlives its Deployment for as long as its calls may take, and what
+/// guards it must outlive the pod: that is gone a while later, which wakes the group.
+fn zones_alive(ctx: &Context, key: &GroupKey) -> BTreeSet<String> {
+    let deployments = Deployment::of_group(&ctx.caches, key);
+    let deployments = deployments.iter().filter_map(zone).map(str::to_owned);
+    let pods = ctx.pods.workers(key).into_iter();
+    deployments.chain(pods.filter_map(|pod| pod.zone)).collect()
 }
 
 pub(super) struct Writer<'a> {
@@ -355,6 +371,14 @@ impl Writer<'_> {
 
     /// Removes what is labelled as this group's and was not produced now.
     pub(super) async fn sweep<K: Child>(&mut self) -> Result<(), Error> {
+        self.sweep_but::<K>(&|_| false).await
+    }
+
+    /// The same, but for what is needed still: a later run removes it.
+    pub(super) async fn sweep_but<K: Child>(
+        &mut self,
+        needed: &(dyn Fn(&ObjectMeta) -> bool + Sync),
+    ) -> Result<(), Error> {
         for meta in K::of_group(self.caches, self.key) {
             let name = meta.name.clone().unwrap_or_default();
             let labels = meta.labels.as_ref();
@@ -364,6 +388,7 @@ impl Writer<'_> {
                 || self.produced.contains(&(K::KIND, name.clone()))
                 || !owned(&meta, self.uid)
                 || meta.deletion_timestamp.is_some()
+                || needed(&meta)
             {
                 continue;
             }

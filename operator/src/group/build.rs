@@ -24,6 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use ramen_crds::Zone;
 
+pub(crate) use self::network_policy::Network;
 use super::Operator;
 use super::rollout::Wanted;
 use super::validate::Validated;

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::runtime::events::Recorder;
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 use ramen_crds::{McpGroup, McpGroupStatus};
 use ramen_group::{CidrSet, Finding, LayerRef};
 use tokio::time::Instant;
 
 use super::apply::Applied;
+use super::build::Network;
 use super::dereference::SeenSecrets;
 use super::rollout::Rollout;
 use super::status::ZoneView;
@@ -22,6 +23,10 @@ use crate::metrics::Metrics;
 use crate::names;
 use crate::pods::Pods;
 use crate::watches::Caches;
+
+/// The least time from a run to the next that nothing but a timer asks for: one in the past that no run takes
+/// away must not make a group run without end.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the operator was started with, as far as children depend on it.
 #[derive(Debug, Clone)]
@@ -38,6 +43,8 @@ pub(crate) struct Operator {
     pub(crate) allow_http: bool,
     /// Where the gateways are.
     pub(crate) gateways: Option<String>,
+    /// Whom the policies of pods let in and out besides.
+    pub(crate) network: Network,
 }
 
 /// How pods reach a bucket.
@@ -64,7 +71,7 @@ pub(crate) struct Context {
     /// Asks for a look at the Secrets of gateways.
     pub(crate) gateways: tokio::sync::Notify,
     states: Mutex<HashMap<GroupKey, Arc<tokio::sync::Mutex<State>>>>,
-    /// Layers that groups need; a group that has not run yet is not in it.
+    /// Layers that groups need; a group of which that is not known yet is not in it.
     kept: Mutex<HashMap<GroupKey, Vec<LayerRef>>>,
     /// Pauses after errors, here because the error policy cannot wait for a state.
     pauses: Mutex<HashMap<GroupKey, Pauses>>,
@@ -78,14 +85,15 @@ pub(crate) struct State {
     pub(super) mark: Option<String>,
     /// Secrets as last read, by name, with their version.
     pub(super) secrets: SeenSecrets,
-    /// What the `ConfigMap` remembers, read once.
-    pub(super) remembered: Option<super::dereference::Remembered>,
+    /// The revision machine, made from what is remembered at the first run.
     pub(super) rollout: Option<Rollout>,
     pub(super) applied: BTreeMap<(&'static str, String), Applied>,
     pub(super) zones: Vec<ZoneView>,
     /// What holds up the newest deploy pod.
     pub(super) hurdle: Option<String>,
     pub(super) faults: Vec<Finding>,
+    /// The group as it was when it could be acted on last.
+    pub(super) valid: Option<Arc<Validated>>,
     /// What keeps the group from being acted on, as of the last run.
     pub(super) invalid: Option<Invalid>,
     pub(super) status: Option<McpGroupStatus>,
@@ -168,20 +176,31 @@ impl Context {
     }
 
     /// Notes the layers that a group needs.
-    pub(super) fn keeps(&self, key: &GroupKey, layers: Vec<LayerRef>) {
+    pub(crate) fn keeps(&self, key: &GroupKey, layers: Vec<LayerRef>) {
         locked(&self.kept).insert(key.clone(), layers);
     }
 
-    /// All layers that are needed; `None` while one of these groups has not said what it needs.
-    pub(crate) fn layers(
-        &self,
-        groups: impl IntoIterator<Item = GroupKey>,
-    ) -> Option<Vec<LayerRef>> {
+    /// Whether it is known which layers a group needs.
+    pub(super) fn knows_layers(&self, key: &GroupKey) -> bool {
+        locked(&self.kept).contains_key(key)
+    }
+
+    /// All layers that are needed; else the groups of which that is not known. Those that are being removed need none
+    /// any more.
+    pub(crate) fn layers(&self) -> Result<Vec<LayerRef>, Vec<GroupKey>> {
+        let groups = self.caches.groups.state();
         let kept = locked(&self.kept);
-        if !groups.into_iter().all(|key| kept.contains_key(&key)) {
-            return None;
+        let unknown: Vec<GroupKey> = groups
+            .iter()
+            .filter(|group| group.meta().deletion_timestamp.is_none())
+            .map(|group| GroupKey::new(group.namespace().unwrap_or_default(), group.name_any()))
+            .filter(|key| !kept.contains_key(key))
+            .collect();
+        if unknown.is_empty() {
+            Ok(kept.values().flatten().cloned().collect())
+        } else {
+            Err(unknown)
         }
-        Some(kept.values().flatten().cloned().collect())
     }
 }
 
@@ -206,15 +225,11 @@ impl State {
         new
     }
 
-    /// The revision machine, made from what is remembered at the first run.
-    pub(super) fn rollout(&mut self, group: &Validated) -> Result<&mut Rollout, Error> {
-        if self.rollout.is_none() {
-            let remembered = self.remembered.take().unwrap_or_default();
-            self.rollout = Some(Rollout::load(group, &remembered)?);
-        }
+    /// The revision machine.
+    pub(super) fn rollout(&mut self) -> Result<&mut Rollout, Error> {
         self.rollout
             .as_mut()
-            .ok_or_else(|| Error::Internal("the rollout was made above".to_owned()))
+            .ok_or_else(|| Error::Internal("a run begins with the memory".to_owned()))
     }
 
     pub(super) fn layers(&self) -> Vec<LayerRef> {
@@ -224,12 +239,12 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// When to run again without being woken.
+    /// When to run again without being woken. What is invalid waits for a change: no run acts on its timers.
     pub(super) fn next_run(&self) -> Option<Duration> {
-        let at = self.rollout.as_ref()?.next_timer()?;
-        Some(
-            at.saturating_duration_since(Instant::now())
-                .max(Duration::from_millis(10)),
-        )
+        let rollout = self.rollout.as_ref().filter(|_| self.invalid.is_none())?;
+        let left = rollout
+            .next_timer()?
+            .saturating_duration_since(Instant::now());
+        Some(left.max(LEAST_PAUSE))
     }
 }

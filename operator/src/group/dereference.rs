@@ -129,9 +129,6 @@ pub(super) async fn read(
     let keys = referenced.own_keys.clone();
     referenced.own = own(&mut reader, keys.as_deref(), uid, rotate).await?;
     state.secrets = reader.kept;
-    if state.rollout.is_none() && state.remembered.is_none() {
-        state.remembered = Some(remembered(ctx, key, uid).await?);
-    }
     Ok(referenced)
 }
 
@@ -263,7 +260,12 @@ fn kept_or_new(data: Option<&SecretData>, key: &str, prefix: &str) -> Result<Sec
     Ok(Secret::from(format!("{prefix}{}", hex::encode(bytes))))
 }
 
-async fn remembered(ctx: &Context, key: &GroupKey, uid: &str) -> Result<Remembered, Error> {
+/// Reads what is remembered of a group.
+pub(super) async fn remembered(
+    ctx: &Context,
+    key: &GroupKey,
+    uid: &str,
+) -> Result<Remembered, Error> {
     let maps: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let entry = async |name: String, entry: &str| {
         let read = maps.get_opt(&name).await.map_err(|source| Error::Api {

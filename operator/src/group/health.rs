@@ -72,7 +72,8 @@ impl Health {
         }
         self.ends.note(pods, clock);
         let silent = |pod: &&PodView| pod.address.is_some() && !pod.ready && pod.trouble.is_none();
-        self.silent = pods.iter().any(|pod| silent(&pod));
+        // Before anything serves, nobody is asked.
+        self.silent = serving.is_some() && pods.iter().any(|pod| silent(&pod));
         self.ailing
             .retain(|name, _| pods.iter().filter(silent).any(|pod| pod.name == *name));
         if !self.silent {

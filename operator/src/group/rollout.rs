@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ramen_group::{DesiredState, Finding, Reason};
+use ramen_group::{DesiredState, Finding, LayerRef, Reason};
 use ramen_rollout::{
     Action, Event, Failure, Inputs, Memory, Revision, Served, Settings, Stage, step,
 };
@@ -121,9 +121,9 @@ impl Deploying {
 
 impl Rollout {
     /// From what is remembered. When that is gone but pods serve something, it goes on serving.
-    pub(super) fn load(group: &Validated, remembered: &Remembered) -> Result<Self, Error> {
+    pub(super) fn load(key: &GroupKey, remembered: &Remembered) -> Result<Self, Error> {
         let unreadable = |error: serde_json::Error| Error::Memory {
-            name: child::rollout(&group.key.name),
+            name: child::rollout(&key.name),
             message: error.to_string(),
         };
         let saved: Saved = match &remembered.memory {
@@ -143,7 +143,7 @@ impl Rollout {
             Instant::now(),
         );
         Ok(Self {
-            key: group.key.clone(),
+            key: key.clone(),
             saved,
             started: false,
             looked_for: false,
@@ -285,9 +285,7 @@ impl Rollout {
         now: Instant,
     ) -> bool {
         let inputs = self.note(pods, now);
-        let reloading = self.saved.memory.attempting.as_ref();
-        let reloading = reloading.is_some_and(|one| matches!(one.stage, Stage::Reloading(_)));
-        let (Some(inputs), false) = (inputs, reloading) else {
+        let (Some(inputs), false) = (inputs, self.is_loading()) else {
             return false;
         };
         self.want_inspection |= self.health.asks(now);
@@ -322,6 +320,12 @@ impl Rollout {
         taken_back
     }
 
+    /// Pods are between two revisions: they are not judged.
+    fn is_loading(&self) -> bool {
+        let attempt = self.saved.memory.attempting.as_ref();
+        attempt.is_some_and(|attempt| matches!(attempt.stage, Stage::Reloading(_)))
+    }
+
     /// Notes how the pods of what serves are, and says what that is.
     fn note(&mut self, pods: &[PodView], now: Instant) -> Option<Inputs> {
         let serving = self.saved.memory.serving.as_ref();
@@ -346,18 +350,25 @@ impl Rollout {
         }
     }
 
+    /// What pods start with: what serves, and before anything does the first candidate.
+    fn started_with(&self) -> Option<&Served> {
+        let memory = &self.saved.memory;
+        let attempt = memory.attempting.as_ref().map(|attempt| &attempt.stage);
+        let first = match attempt {
+            Some(Stage::Reloading(candidate)) => Some(candidate.as_ref()),
+            Some(Stage::Fetching | Stage::Deploying(_)) | None => None,
+        };
+        memory.serving.as_ref().or(first)
+    }
+
+    /// There is something that pods can start with.
+    pub(super) fn starts_pods(&self) -> bool {
+        self.started_with().is_some()
+    }
+
     /// What children are built from, as things stand.
     pub(super) fn wanted(&self) -> Result<Wanted, Error> {
-        let memory = &self.saved.memory;
-        let first = memory
-            .attempting
-            .as_ref()
-            .and_then(|attempt| match &attempt.stage {
-                Stage::Reloading(candidate) => Some(candidate.as_ref()),
-                Stage::Fetching | Stage::Deploying(_) => None,
-            });
-        // Nothing serves yet: pods start with the first candidate.
-        let served = memory.serving.as_ref().or(first);
+        let served = self.started_with();
         let remembered = serde_json::to_string(&self.saved)
             .map_err(|error| Error::Internal(format!("the memory cannot be written: {error}")))?;
         Ok(Wanted {
@@ -420,7 +431,9 @@ impl Rollout {
 
     /// The earliest time at which something is due.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        let timers = [self.look_at, self.retry_at, self.health.next_timer()];
+        // Nobody is asked before the end of a load, which wakes the group.
+        let asks = self.health.next_timer().filter(|_| !self.is_loading());
+        let timers = [self.look_at, self.retry_at, asks];
         timers.into_iter().flatten().min()
     }
 
@@ -432,6 +445,23 @@ impl Rollout {
 fn serving_label(memory: &Memory) -> String {
     let serving = memory.serving.as_ref();
     serving.map_or_else(String::new, |serving| serving.revision.label.clone())
+}
+
+/// The layers that a group needs by what is remembered of it; `None` when that cannot be told.
+pub(super) fn layers(remembered: &Remembered) -> Option<Vec<LayerRef>> {
+    let saved = remembered.memory.as_deref();
+    if let Some(Ok(saved)) = saved.map(serde_json::from_str::<Saved>) {
+        return Some(saved.memory.keep());
+    }
+    // What pods serve is needed, whatever became of the memory.
+    let Some(desired) = &remembered.desired else {
+        return Some(Vec::new());
+    };
+    let memory = Memory {
+        serving: Some(serving(desired)?),
+        ..Memory::default()
+    };
+    Some(memory.keep())
 }
 
 /// What pods are known to serve although nothing else is remembered.
@@ -471,6 +501,7 @@ fn settings(group: &Validated, operator: &Operator) -> Settings {
         source: group.spec.source_fingerprint(),
         runtime: format!("{image}{PYTHON}{python}"),
         spec: group.spec.deploy_fingerprint(),
+        secrets: group.secrets_hash.clone(),
         suspended: group.spec.source.suspend,
         auto_rollback: group.spec.rollout.auto_rollback,
         history: group.spec.history,

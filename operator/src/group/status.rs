@@ -16,22 +16,31 @@ pub(crate) use self::view::View;
 pub(crate) use self::zones::{ZoneView, overdue};
 use super::build::{Children, Written};
 use super::rollout::Rollout;
-use super::validate::Validated;
+use super::validate::{Invalid, Validated};
 use super::{Context, GroupKey, Outcome, State};
 use crate::error::Error;
 use crate::names;
+
+/// Looks how the pods of a group are, whatever has become of its run.
+pub(super) fn look(ctx: &Context, key: &GroupKey, state: &mut State) {
+    let pods = ctx.pods.workers(key);
+    let health = state.rollout.as_ref().map(Rollout::health);
+    let starts = state.rollout.as_ref().is_some_and(Rollout::starts_pods);
+    state.zones = match &state.valid {
+        Some(group) => zones::see(&ctx.caches, group, starts, &pods, health),
+        None => zones::live(&ctx.caches, key, &pods, health),
+    };
+    state.hurdle = ctx.pods.hurdle(key);
+}
 
 /// Where the group stands after a run that went through.
 pub(super) fn outcome(
     ctx: &Context,
     group: &Validated,
     state: &mut State,
-    children: &Children<Written>,
+    _written: &Children<Written>,
 ) -> Outcome {
-    let pods = ctx.pods.workers(&group.key);
-    let health = state.rollout.as_ref().map(Rollout::health);
-    state.zones = zones::see(&ctx.caches, group, children, &pods, health);
-    state.hurdle = ctx.pods.hurdle(&group.key);
+    look(ctx, &group.key, state);
     state.faults.clone_from(&group.faults);
     View::of(state).map_or(
         Outcome::Progressing {
@@ -50,6 +59,12 @@ pub(super) async fn write(
     state: &mut State,
     result: Result<&Outcome, &Error>,
 ) -> Result<(), Error> {
+    // What stalls a group stays told while the API server does not answer.
+    let stalled = state.invalid.as_ref().map(Invalid::outcome);
+    let result = match (&stalled, result) {
+        (Some(outcome), Err(_)) => Ok(outcome),
+        (_, result) => result,
+    };
     let told = group.status.clone().unwrap_or_default();
     // What was written last may not have come back through the watch yet.
     let before = state.status.clone().unwrap_or_else(|| told.clone());
@@ -109,7 +124,7 @@ fn compute(
     if let Some(invalid) = &state.invalid {
         view::tell_first(&mut status, invalid);
     }
-    let conditions = conditions::all(view.as_ref(), result);
+    let conditions = conditions::all(view.as_ref(), result, &before.conditions);
     status.conditions = merge(&before.conditions, conditions, generation, now);
     status
 }

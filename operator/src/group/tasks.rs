@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::build::deploy_job;
-use super::rollout::{Deploying, Rollout, Trouble, image_of};
+use super::rollout::{Deploying, Known, Rollout, Trouble, image_of};
 use super::validate::Validated;
 use super::{Operator, Wake};
 use crate::artifacts::Artifacts;
@@ -172,9 +172,10 @@ impl Work {
             .map_or(0, |retry| retry.times);
         let repair = rollout.repair();
         let stop = CancellationToken::new();
-        let id = code
-            .as_ref()
-            .map_or_else(String::new, |code| deploy_id(&inputs, code, times, repair));
+        let secrets = group.secrets_hash.as_deref();
+        let id = code.as_ref().map_or_else(String::new, |code| {
+            deploy_id(&inputs, code, secrets, times, repair)
+        });
         if let Some(before) = &rollout.deploying
             && before.is_awaited()
         {
@@ -243,13 +244,12 @@ impl Work {
             return;
         }
         let known = rollout.known(&served.inputs);
-        let packages = known.map(|known| known.reported().collect());
         let previous = rollout.memory().serving.as_ref();
         let previous = previous.filter(|previous| previous.inputs != served.inputs);
         let request = ReloadRequest {
             group: group.key.clone(),
             desired: served.desired,
-            packages: packages.unwrap_or_default(),
+            expected: known.and_then(Known::expected),
             previous: previous.map(|previous| previous.desired.clone()),
             admin_key: group.own.admin.clone(),
             call_key: Some(group.own.gateway.clone()),
@@ -283,11 +283,20 @@ impl Work {
 }
 
 /// Ten hexadecimal digits: the same deploy has the same name over restarts, a further try has another.
-fn deploy_id(inputs: &Inputs, code: &LayerRef, times: u32, repair: u64) -> String {
-    let text = format!(
+fn deploy_id(
+    inputs: &Inputs,
+    code: &LayerRef,
+    secrets: Option<&str>,
+    times: u32,
+    repair: u64,
+) -> String {
+    let mut text = format!(
         "{}\0{}\0{}\0{}\0{times}\0{repair}",
         inputs.tree, inputs.runtime, inputs.spec, code.digest
     );
+    if let Some(secrets) = secrets {
+        text.extend(["\0", secrets]);
+    }
     let mut id = hex::encode(Sha256::digest(text.as_bytes()));
     id.truncate(10);
     id
@@ -317,11 +326,16 @@ mod tests {
             digest: "sha256:00".to_owned(),
             size: 1,
         };
-        let id = deploy_id(&inputs("t"), &code, 0, 0);
+        let id = deploy_id(&inputs("t"), &code, None, 0, 0);
         assert_eq!(id.len(), 10);
-        assert_eq!(id, deploy_id(&inputs("t"), &code, 0, 0));
-        assert_ne!(id, deploy_id(&inputs("t"), &code, 1, 0));
-        assert_ne!(id, deploy_id(&inputs("u"), &code, 0, 0));
-        assert_ne!(id, deploy_id(&inputs("t"), &code, 0, 1));
+        assert_eq!(id, deploy_id(&inputs("t"), &code, None, 0, 0));
+        assert_ne!(id, deploy_id(&inputs("t"), &code, None, 1, 0));
+        assert_ne!(id, deploy_id(&inputs("u"), &code, None, 0, 0));
+        assert_ne!(id, deploy_id(&inputs("t"), &code, None, 0, 1));
+        // Nor may one that was given other secrets be taken for it.
+        let given = |secrets| deploy_id(&inputs("t"), &code, Some(secrets), 0, 0);
+        assert_eq!(given("1"), given("1"));
+        assert_ne!(given("1"), given("2"));
+        assert_ne!(given("1"), id);
     }
 }

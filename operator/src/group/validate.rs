@@ -12,7 +12,7 @@ use ramen_source::git::{Credentials, GitLimits, GitUrl, Remote, UrlPolicy, Wante
 use sha2::{Digest as _, Sha256};
 
 use super::dereference::{Found, Own, Referenced, SecretData};
-use super::{GroupKey, Operator};
+use super::{GroupKey, Operator, Outcome};
 use crate::names;
 
 /// A group that can be acted on.
@@ -47,6 +47,25 @@ impl Validated {
             .as_ref()
             .unwrap_or(&operator.worker_image)
     }
+
+    /// As it was, with the keys of now: one that was thrown away meanwhile must not come back.
+    pub(crate) fn held(&self, group: &McpGroup, referenced: &Referenced) -> Self {
+        let mut held = self.clone();
+        held.own = referenced.own.clone();
+        match (&self.spec.keys, &group.spec.keys) {
+            (None, _) => {
+                held.callers = callers(None, referenced.own_keys.as_deref(), &held.own);
+            }
+            (Some(name), Some(keys)) if keys.secret_ref.name == name.as_str() => {
+                if let Some(Some(data)) = &referenced.keys {
+                    held.callers = callers(Some(data.as_ref()), None, &held.own);
+                }
+            }
+            // Of another Secret than the pods have.
+            (Some(_), _) => {}
+        }
+        held
+    }
 }
 
 /// Why a group cannot be acted on before somebody changes something.
@@ -64,6 +83,14 @@ impl Invalid {
         "SecretKeyMissing",
         "SourceInvalid",
     ];
+
+    /// Where it leaves the group.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome::Stalled {
+            reason: self.reason,
+            message: self.message.clone(),
+        }
+    }
 }
 
 /// Validates.
@@ -267,6 +294,7 @@ fn secrets_hash(key: &Secret, secrets: &[(String, Arc<SecretData>)]) -> Option<S
 pub(crate) mod tests {
     use serde_json::json;
 
+    use super::super::build::Network;
     use super::*;
 
     pub(crate) fn operator() -> Operator {
@@ -277,6 +305,7 @@ pub(crate) mod tests {
             bucket: None,
             allow_http: false,
             gateways: None,
+            network: Network::new(Some("ramen".to_owned()), Vec::new(), Vec::new()),
         }
     }
 

@@ -50,6 +50,11 @@ impl Pods {
         self.put_pod(&group(), PodView::of(&pod(name, labels, status)));
     }
 
+    /// Takes a pod away as if the watch had told so.
+    pub(crate) fn hide_pod(&self, name: &str) {
+        self.remove_pod(&group(), name);
+    }
+
     /// Notes a Job as if the watch had shown it.
     pub(crate) fn show_job(&self, name: &str, job: JobView) {
         self.put_job(&group(), name, job);

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use ramen_group::{DesiredState, Reason, ReportPackage};
+use ramen_group::{DesiredState, Reason};
 use ramen_redact::Secret;
 use ramen_rollout::Failure;
 
 use super::worker::{Fault, Worker};
-use super::{ReloadRequest, Reloaded, smoke};
+use super::{Expected, ReloadRequest, Reloaded, smoke};
 
 /// Pods that load at the same time after the canary.
 const AT_ONCE: usize = 8;
@@ -30,7 +30,7 @@ pub(crate) struct Target {
 pub(crate) struct Plan {
     pub(crate) desired: DesiredState,
     pub(crate) previous: Option<DesiredState>,
-    pub(crate) packages: Vec<ReportPackage>,
+    pub(crate) expected: Option<Expected>,
     pub(crate) admin_key: Secret,
     pub(crate) call_key: Option<Secret>,
     pub(crate) canary: bool,
@@ -43,7 +43,7 @@ impl From<ReloadRequest> for Plan {
             group: _,
             desired,
             previous,
-            packages,
+            expected,
             admin_key,
             call_key,
             canary,
@@ -52,7 +52,7 @@ impl From<ReloadRequest> for Plan {
         Self {
             desired,
             previous,
-            packages,
+            expected,
             admin_key,
             call_key,
             canary,
@@ -126,12 +126,12 @@ async fn reload(pod: &Target, plan: &Plan) -> Result<(), Fault> {
     let response = worker
         .reload(&plan.desired, &plan.admin_key, plan.timeout)
         .await?;
-    if plan.packages.is_empty() {
+    let Some(expected) = &plan.expected else {
         return Ok(());
-    }
-    let mut fits = smoke::numbers(&response, &plan.packages);
+    };
+    let mut fits = expected.offer.numbers(&response);
     if let (Ok(()), Some(key)) = (&fits, &plan.call_key) {
-        fits = smoke::tools(&worker, key, &plan.packages).await;
+        fits = smoke::tools(&worker, key, expected).await;
     }
     let Err(message) = fits else { return Ok(()) };
     // It loaded, and is not what was deployed: this pod must not go on with it.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use ramen_group::{LayerRef, PackageKind, Reason};
+use ramen_group::{LayerRef, Reason};
 use ramen_proto::REASON_HEADER;
 use ramen_proto::v1::admin_server::{Admin, AdminServer};
 use ramen_proto::v1::mcp_server::{Mcp, McpServer};
@@ -122,17 +122,10 @@ fn desired(revision: &str) -> DesiredState {
 }
 
 fn plan(tools: &[&str]) -> Plan {
-    let tool = |name: &&str| ReportPackage {
-        kind: PackageKind::Tool,
-        name: (*name).to_owned(),
-        description: None,
-        ok: true,
-        uri: None,
-    };
     Plan {
         desired: desired("new"),
         previous: Some(desired("old")),
-        packages: tools.iter().map(tool).collect(),
+        expected: (!tools.is_empty()).then(|| offer::tests::expected(tools)),
         admin_key: Secret::from("rma_key".to_owned()),
         call_key: Some(Secret::from("rmk_gateway".to_owned())),
         canary: true,

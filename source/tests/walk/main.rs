@@ -258,6 +258,14 @@ async fn deep_and_large_trees_end_at_the_limits() {
             .any(|m| m.contains("5000 bytes, 4000 are allowed")),
         "{messages:?}"
     );
+    let of_big: Vec<_> = loaded
+        .tree
+        .errors
+        .iter()
+        .filter(|entry| entry.package.as_deref() == Some("tools/big"))
+        .map(|entry| entry.reason)
+        .collect();
+    assert_eq!(of_big, [Reason::FileTooLarge]);
     let limits = TreeLimits {
         entries: 5,
         ..TreeLimits::default()

@@ -41,6 +41,8 @@ fn all_faults_are_told_in_one_message() {
         "/x",
         "--trust-proxy",
         "many",
+        "--host-env",
+        "GOOD,RAMEN_KEYS_DIR",
     ])
     .err()
     .unwrap()
@@ -53,7 +55,27 @@ fn all_faults_are_told_in_one_message() {
         "RAMEN_MAX_INFLIGHT",
         "RAMEN_TLS_CERT",
         "RAMEN_TRUST_PROXY",
+        "RAMEN_HOST_ENV",
+        "`RAMEN_KEYS_DIR` starts with RAMEN_",
     ] {
         assert!(faults.contains(part), "{part} in {faults}");
+    }
+}
+
+#[test]
+fn only_variables_that_are_named_are_handed_to_the_code() {
+    let named = |text: &str| text.parse::<HostEnv>();
+    let value = |name: &str| match name {
+        "API_BASE" => Some("https://api".to_owned()),
+        "EMPTY" => Some(String::new()),
+        "OTHER" => Some("not named".to_owned()),
+        _ => None,
+    };
+    let read = named(" API_BASE, EMPTY,,UNSET,").unwrap().read(value);
+    let given = [("API_BASE", "https://api"), ("EMPTY", "")];
+    assert_eq!(read, given.map(|(n, v)| (n.to_owned(), v.to_owned())));
+    assert_eq!(named("").unwrap(), HostEnv::default());
+    for refused in ["RAMEN_SECRET_G__A", "LD_PRELOAD", "A B", "1A", "A=b"] {
+        assert!(named(refused).unwrap_err().contains(refused), "{refused}");
     }
 }

@@ -149,13 +149,6 @@ impl Run {
         self.report.packages.clone_from(&group.packages);
         self.report.errors.extend(group.errors.iter().cloned());
         self.report.warnings.extend(group.warnings.iter().cloned());
-        if group.guardrails.is_some() {
-            let message = "mcp/guardrails.yaml is checked, but this version does not enforce it";
-            let finding = Finding::group(Reason::GuardrailsInvalid, message);
-            self.report
-                .warnings
-                .push(finding.at_path("mcp/guardrails.yaml"));
-        }
         let plan = Plan::read(&code.mcp, self.args.allow_sdist);
         self.report.errors.extend(plan.errors.iter().cloned());
         self.report.warnings.extend(plan.warnings.iter().cloned());
@@ -313,12 +306,10 @@ impl Run {
 
     /// Imports, then golden calls.
     async fn code_checks(&mut self, group: Group, mcp: &Path, host: &Host, deps: Option<&Deps>) {
-        let mut env = BTreeMap::new();
-        if let Some(file) = &group.env {
-            let resolved = file.resolve(&self.secrets);
-            self.report.warnings.extend(resolved.warnings);
-            env.extend(resolved.vars);
-        }
+        let file = group.env.clone().unwrap_or_default();
+        let platform = self.args.host_env.read(|name| self.vars.get(name).cloned());
+        let resolved = file.resolve(&self.secrets, &platform);
+        self.report.warnings.extend(resolved.warnings);
         let home = match self.work.dir("home") {
             Ok(home) => home,
             Err(error) => {
@@ -341,7 +332,7 @@ impl Run {
             group: &self.args.group,
             code_dir: mcp,
             deps_dir: deps.map(|deps| deps.dir.as_path()),
-            env,
+            env: resolved.vars.into_iter().collect(),
             threads: THREADS,
         };
         let load = packages::load(&group, setting);

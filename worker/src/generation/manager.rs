@@ -34,6 +34,7 @@ pub(crate) struct Setting {
     pub(crate) host_threads: usize,
     pub(crate) host_max_rss: u64,
     pub(crate) host_max_calls: u64,
+    pub(crate) host_env: Vec<(String, String)>,
     pub(crate) call_timeout: Duration,
     pub(crate) drain: Duration,
     pub(crate) limits: LoadLimits,
@@ -181,10 +182,13 @@ impl Manager {
             .revision
             .clone_into(&mut crate::hosts::lock(&self.wanted));
         if let Some(current) = self.current()
-            && current.desired == desired
+            && current.desired.loads_like(&desired)
         {
             crate::hosts::lock(&self.last_error).clear();
-            return Ok(current);
+            if current.desired == desired {
+                return Ok(current);
+            }
+            return Ok(self.relabel(&current, desired));
         }
         let begin = std::time::Instant::now();
         let revision = desired.revision.clone();
@@ -210,6 +214,24 @@ impl Manager {
                 Err(NotLoaded { error, message })
             }
         }
+    }
+
+    /// Goes on with the hosts that serve, under another revision. What served before, and the way back to it,
+    /// stay as they are.
+    fn relabel(&self, current: &Generation, desired: DesiredState) -> Arc<Generation> {
+        let generation = Arc::new(current.relabelled(desired));
+        let mut alive = crate::hosts::lock(&self.alive);
+        alive.0.retain(|generation| generation.strong_count() > 0);
+        alive.0.push(Arc::downgrade(&generation));
+        drop(alive);
+        self.current.send_replace(Some(Arc::clone(&generation)));
+        let revision = &generation.desired.revision;
+        tracing::info!(
+            revision,
+            generation = generation.number,
+            "serving the same under another revision"
+        );
+        generation
     }
 
     fn swap(self: &Arc<Self>, generation: Arc<Generation>) {

@@ -77,6 +77,16 @@ pub enum PoolCallError {
     NoHost,
 }
 
+impl PoolCallError {
+    /// Whether it is sure that no host was given the call.
+    pub(crate) fn was_before_the_call(&self) -> bool {
+        matches!(
+            self,
+            Self::Paused(_) | Self::NoHost | Self::Host(CallError::Gone(_))
+        )
+    }
+}
+
 /// What can be said of a host from outside.
 #[derive(Debug, Clone)]
 pub struct SeatStatus {

@@ -2,7 +2,10 @@
 //!
 //! One task drives a session: it reads messages, answers what needs no host at once, and lets each
 //! call run in a task of its own, so that a slow one holds up nothing. A cancelled call gets no
-//! response. When the client goes away, all of its calls are cancelled.
+//! response. When the client goes away, all of its calls are cancelled. A client that does not read
+//! loses its session, and is told so when it reads again: no answer is left out in silence.
+
+mod outgoing;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::HeaderMap;
 use ramen_mcp::server::ListKind;
 use ramen_mcp::{
@@ -18,12 +22,13 @@ use ramen_mcp::{
 };
 use ramen_proto::v1::JsonRpc;
 use ramen_proto::v1::mcp_server::{Mcp, McpServer};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::BoxStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use self::outgoing::Outgoing;
 use super::{Front, Peer};
 use crate::gate::Refusal;
 use crate::generation::{CallContext, Generation, Lost};
@@ -33,8 +38,8 @@ use crate::wire;
 
 /// Messages that wait for the client to read; what sends more waits.
 const OUT_QUEUE: usize = 16;
-/// A client that reads nothing for so long is cut off.
-const SLOW_READER: Duration = Duration::from_secs(30);
+/// How long a client may take to read what a session has left behind.
+const LAST_READ: Duration = Duration::from_mins(2);
 /// Progress and log messages of one call that wait to be sent; more are dropped.
 const EVENT_QUEUE: usize = 64;
 /// Subscriptions of one session.
@@ -47,26 +52,29 @@ pub(super) fn server(front: Arc<Front>) -> McpServer<Service> {
     McpServer::new(Service(front)).max_decoding_message_size(MAX_MESSAGE + 64)
 }
 
-type Outgoing = mpsc::Sender<Result<JsonRpc, Status>>;
-
 #[tonic::async_trait]
 impl Mcp for Service {
     async fn session(
         &self,
         request: Request<Streaming<JsonRpc>>,
     ) -> Result<Response<BoxStream<JsonRpc>>, Status> {
-        let peer = request.extensions().get::<Peer>().copied();
+        let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or_else(|| Status::internal("the peer is not known"))?;
         let (metadata, _, incoming) = request.into_parts();
-        let (sender, receiver) = mpsc::channel(OUT_QUEUE);
+        let (queue, queued) = mpsc::channel(OUT_QUEUE);
+        // How the session ended comes after what is queued, and needs no place among it.
+        let (end, ended) = mpsc::channel::<Ended>(1);
+        let ended = ReceiverStream::new(ended)
+            .take(1)
+            .filter_map(|status| std::future::ready(status.map(Err)));
         let headers = metadata.into_headers();
         let deadline = wire::timeout_of(&headers).map(|timeout| Instant::now() + timeout);
         let connection = super::over_http(Connection::session(), &headers);
         let session = Session {
             front: Arc::clone(&self.0),
             headers,
-            peer: peer.0,
-            out: sender,
+            peer: peer.address,
+            out: Outgoing::new(queue, self.0.gate.in_flight.clone()),
             connection,
             calls: JoinSet::new(),
             running: HashMap::new(),
@@ -74,8 +82,9 @@ impl Mcp for Service {
             serial: 0,
             deadline,
         };
-        tokio::spawn(session.drive(incoming));
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        tokio::spawn(session.drive(incoming, end, peer.end));
+        let messages = ReceiverStream::new(queued).chain(ended);
+        Ok(Response::new(Box::pin(messages)))
     }
 }
 
@@ -97,14 +106,25 @@ struct Session {
 type Ended = Option<Status>;
 
 impl Session {
-    async fn drive(mut self, incoming: Streaming<JsonRpc>) {
-        self.front.metrics.sessions.inc();
-        if let Some(status) = self.serve(incoming).await {
-            // The client may have gone already.
-            let _ = tokio::time::timeout(SLOW_READER, self.out.send(Err(status))).await;
+    /// Runs the session; `end` tells the client how it ended, `cut` ends the connection.
+    async fn drive(
+        mut self,
+        incoming: Streaming<JsonRpc>,
+        end: mpsc::Sender<Ended>,
+        cut: Arc<Notify>,
+    ) {
+        let front = Arc::clone(&self.front);
+        front.metrics.sessions.inc();
+        let ended = self.serve(incoming).await;
+        front.metrics.sessions.dec();
+        // The calls that are left end with the JoinSet, and nothing more is queued.
+        drop(self);
+        // The client may have gone already.
+        let _ = end.try_send(ended);
+        // What one that still does not read has not taken stays in memory, and its stream alone cannot be ended.
+        if tokio::time::timeout(LAST_READ, end.closed()).await.is_err() {
+            cut.notify_one();
         }
-        self.front.metrics.sessions.dec();
-        // The calls that are left end with the JoinSet.
     }
 
     async fn serve(&mut self, mut incoming: Streaming<JsonRpc>) -> Ended {
@@ -120,11 +140,11 @@ impl Session {
             }
         };
         tokio::pin!(over);
+        let out = self.out.clone();
         loop {
             if !open && self.calls.is_empty() {
-                return None;
+                return out.is_unread().then(slow);
             }
-            let out = self.out.clone();
             tokio::select! {
                 message = incoming.message(), if open => match message {
                     Ok(Some(message)) => {
@@ -156,6 +176,7 @@ impl Session {
                     }
                 }
                 () = out.closed() => return None,
+                () = out.unread() => return Some(slow()),
                 () = &mut over => return Some(Lost::Deadline.status()),
             }
         }
@@ -305,8 +326,8 @@ impl Session {
                     Ok(answer) => answer,
                     Err(lost) => status_error(&lost.status()).body(&id),
                 };
-                // A reader that is too slow ends the session: its queue stays full.
-                let _ = send(&out, answer).await;
+                // A client that does not read it loses the session.
+                let _ = out.send(answer).await;
                 (key, serial)
             }
         };
@@ -316,7 +337,7 @@ impl Session {
     }
 
     async fn send(&self, body: Bytes) -> Result<(), ()> {
-        send(&self.out, body).await
+        self.out.send(body).await
     }
 
     /// Tells the client which lists changed, if it is one that wants to know.
@@ -401,16 +422,8 @@ impl Messages {
             }),
         };
         if let Some(message) = message.filter(|message| message.len() <= MAX_MESSAGE) {
-            let _ = send(&self.out, message).await;
+            let _ = self.out.send(message).await;
         }
-    }
-}
-
-async fn send(out: &Outgoing, body: Bytes) -> Result<(), ()> {
-    let body = Ok(JsonRpc { body });
-    match tokio::time::timeout(SLOW_READER, out.send(body)).await {
-        Ok(Ok(())) => Ok(()),
-        _ => Err(()),
     }
 }
 
@@ -443,5 +456,9 @@ fn status_error(status: &Status) -> McpError {
         Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
         _ => "INTERNAL",
     };
-    McpError::internal(status.message().to_owned()).with_data(&serde_json::json!({ "grpc": code }))
+    let mut data = serde_json::json!({ "grpc": code });
+    if ramen_proto::is_not_begun(status) {
+        data["notBegun"] = true.into();
+    }
+    McpError::internal(status.message().to_owned()).with_data(&data)
 }

@@ -196,6 +196,7 @@ async fn death(tool: &str, causes: &[&str]) -> Running {
     .await;
     let status = client.try_tool(tool, json!({})).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(!ramen_proto::is_not_begun(&status), "it may have run");
     assert!(
         status.message().contains("host process"),
         "{}",
@@ -252,7 +253,9 @@ async fn a_tool_that_keeps_ending_its_host_is_paused_and_others_go_on() {
         .await;
         let status = client.try_tool("exit", json!({})).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
-        if status.message().contains("too often") {
+        let refused = status.message().contains("too often");
+        assert_eq!(ramen_proto::is_not_begun(&status), refused, "{status}");
+        if refused {
             paused = Some(status);
             break;
         }

@@ -6,7 +6,7 @@ use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::harness::{Client, KEY, Setup, eventually, with_admin_key};
+use crate::harness::{Client, KEY, Setup, call, eventually, with_admin_key};
 use crate::{group, setup};
 
 async fn code_of(setup: Setup, key: Option<&str>, metadata: &[(&'static str, &str)]) -> Code {
@@ -141,6 +141,12 @@ async fn health_watch_tells_when_packages_are_loaded() {
     let client = running.client().await;
     let status = client.try_tool("echo", json!({})).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
+    assert!(ramen_proto::is_not_begun(&status), "{status:?}");
+    let mut session = client.session().await;
+    session.send(&call(1, "echo", json!({}))).await;
+    let refused = session.next().await;
+    let data = json!({"grpc": "UNAVAILABLE", "notBegun": true});
+    assert_eq!(refused["error"]["data"], data, "{refused}");
     running.load(&group(&["echo"]), "one").await;
     assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
 }

@@ -10,13 +10,20 @@ mod harness;
 
 mod calls;
 mod gate;
+#[expect(dead_code, reason = "shared with the tests of the gateway")]
+#[path = "../../../listener/tests/support/http2.rs"]
+mod http2;
+mod leaving;
 mod limits;
 mod lists;
+mod port;
 mod process;
 mod reload;
 mod session;
 mod tls;
 mod traces;
+mod unread;
+mod wire;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

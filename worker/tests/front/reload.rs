@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use ramen_group::DesiredState;
+use ramen_group::{DesiredState, Reason};
+use ramen_proto::REASON_HEADER;
 use ramen_proto::v1::{self as proto, ReloadRequest, StatusRequest};
 use ramen_worker::desired::Follower;
 use serde_json::json;
@@ -60,6 +61,81 @@ async fn admin_reload_swaps_and_the_same_again_changes_nothing() {
     assert_eq!(again.generation, 2);
     let status = status(&running).await;
     assert_eq!((status.revision.as_str(), status.generation), ("two", 2));
+}
+
+#[tokio::test]
+async fn another_revision_of_the_same_layers_keeps_the_hosts_and_their_calls() {
+    let setup = setup();
+    let file = setup.dir().join("desired.json");
+    let desired = file.clone();
+    let running = setup
+        .with(|args| args.desired = Some(desired))
+        .start()
+        .await;
+    let tools = group(&["wait", "release"]);
+    let one = running.load(&tools, "one").await;
+    let client = running.client().await;
+    let hosts = async || {
+        let mut hosts = status(&running).await.hosts;
+        hosts.sort_by_key(|host| host.pid);
+        let of = |host: proto::HostStatus| (host.pid, host.generation, host.restarts);
+        hosts.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let before = hosts().await;
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.text("wait", json!({})).await }
+    });
+    eventually("it waits", async || {
+        (running.metric("ramen_in_flight ").await == 1).then_some(())
+    })
+    .await;
+
+    // By the operator, and by the file.
+    let two = DesiredState {
+        revision: "two".to_owned(),
+        ..one
+    };
+    let mut admin = running.admin().await;
+    let loaded = admin.reload(request(&two)).await.unwrap().into_inner();
+    assert_eq!((loaded.generation, loaded.tools), (1, 2));
+    assert_eq!(status(&running).await.revision, "two");
+    let three = DesiredState {
+        revision: "three".to_owned(),
+        ..two
+    };
+    let new = file.with_extension("new");
+    std::fs::write(&new, serde_json::to_vec(&three).unwrap()).unwrap();
+    std::fs::rename(&new, &file).unwrap();
+    eventually("the third", async || {
+        (status(&running).await.revision == "three").then_some(())
+    })
+    .await;
+    assert_eq!(hosts().await, before);
+    let loads = "ramen_reloads_total{outcome=\"ok\"}";
+    assert_eq!(running.metric(loads).await, 1);
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    let told = client.rpc("initialize", hello).await;
+    assert_eq!(told["result"]["serverInfo"]["version"], "three", "{told}");
+    assert_eq!(client.text("release", json!({})).await, "ok");
+    assert_eq!(waiting.await.unwrap(), "released");
+
+    // What has other layers is loaded as ever, and nothing is left of all three.
+    running.load(&group(&["echo"]), "four").await;
+    let old = format!("/proc/{}", before[0].0);
+    eventually("the hosts are gone", async || {
+        (!std::path::Path::new(&old).exists()).then_some(())
+    })
+    .await;
+    eventually("one home folder is left", async || {
+        let folders = folders(&running.store().join("unpacked"));
+        let homes = folders.iter().filter(|name| !name.starts_with("sha256-"));
+        (homes.count() == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -149,6 +225,11 @@ async fn packages_that_are_excluded_may_be_broken() {
     assert_eq!(loaded.tools, 1);
 }
 
+fn reason_of(refused: &tonic::Status) -> &str {
+    let named = refused.metadata().get(REASON_HEADER).unwrap();
+    named.to_str().unwrap()
+}
+
 #[tokio::test]
 async fn a_missing_or_damaged_layer_is_told_and_heals() {
     let running = setup().serve(&group(&["echo"])).await;
@@ -168,6 +249,47 @@ async fn a_missing_or_damaged_layer_is_told_and_heals() {
         refused.message()
     );
     assert!(running.admin().await.reload(request(&two)).await.is_ok());
+
+    // Overwritten in the store by the same number of other bytes.
+    let three = group(&["echo", "seen"]);
+    let desired = three.publish(&running.store(), "three").await;
+    let digest = desired.code.digest.strip_prefix("sha256:").unwrap();
+    let blob = running.store().join(format!("blobs/{digest}.tar.zst"));
+    let mut bytes = std::fs::read(&blob).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&blob, bytes).unwrap();
+    let mut admin = running.admin().await;
+    let refused = admin.reload(request(&desired)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert_eq!(reason_of(&refused), Reason::LayerCorrupt.as_str());
+    let status = status(&running).await;
+    assert_eq!(
+        (status.revision.as_str(), status.health.as_str()),
+        ("two", "SERVING")
+    );
+    // It was taken out of the store, and whoever keeps that makes it again.
+    let refused = admin.reload(request(&desired)).await.unwrap_err();
+    assert_eq!(reason_of(&refused), Reason::LayerMissing.as_str());
+    let again = three.publish(&running.store(), "three").await;
+    assert_eq!(again.code, desired.code);
+    assert!(admin.reload(request(&desired)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_used_is_no_fault_of_the_revision() {
+    let setup = setup();
+    let cache = setup.dir().join("cache");
+    std::fs::write(&cache, "a file where a folder belongs").unwrap();
+    let setup = setup.with(|args| args.cache_dir = Some(cache.clone()));
+    let running = setup.start().await;
+    let desired = group(&["echo"]).publish(&running.store(), "one").await;
+    let mut admin = running.admin().await;
+    let refused = admin.reload(request(&desired)).await.unwrap_err();
+    assert_eq!(reason_of(&refused), Reason::Internal.as_str());
+    assert!(refused.message().contains("cache"), "{}", refused.message());
+    std::fs::remove_file(&cache).unwrap();
+    assert!(admin.reload(request(&desired)).await.is_ok());
 }
 
 #[tokio::test]

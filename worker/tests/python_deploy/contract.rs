@@ -136,12 +136,16 @@ fn guardrails_load_with_a_warning_that_they_are_not_enforced() {
     let [warning] = &ran.report.warnings[..] else {
         panic!("{:?}", ran.report.warnings);
     };
+    assert_eq!(warning.reason, Reason::GuardrailsNotEnforced);
     assert_eq!(warning.path.as_deref(), Some("mcp/guardrails.yaml"));
     assert!(
         warning.message.contains("not enforce"),
         "{}",
         warning.message
     );
+    // Nothing was to be run.
+    kit.write("guardrails.yaml", "engine: none\nfail: closed\n");
+    assert_eq!(kit.deploy().ok().report.warnings, []);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use ramen_group::{Outcome, Reason};
 use serde_json::{Value, json};
 
-use crate::kit::Kit;
+use crate::kit::{Kit, bin_dir};
 
 #[test]
 fn golden_calls_pass_by_text_by_subset_and_exactly() {
@@ -170,6 +170,35 @@ fn env_yaml_is_exported_before_the_import_and_a_missing_secret_skips_its_key_wit
 }
 
 #[test]
+fn variables_that_the_platform_names_reach_imports_and_golden_calls() {
+    let mut kit = Kit::new();
+    kit.write(
+        "env.yaml",
+        "API_BASE: https://test\nABSENT: \"{{$g.ABSENT}}\"\n",
+    );
+    let code = "import os\nAT_IMPORT = os.environ['API_BASE']\n\ndef env():\n    return [AT_IMPORT, os.environ['ABSENT'], 'OTHER' in os.environ]\n";
+    kit.tool("env", code, &json!({}));
+    kit.golden(&[(
+        "env",
+        json!({}),
+        json!({"text_contains": r#"["https://prod","here",false]"#}),
+    )]);
+    for (name, value) in [
+        ("RAMEN_HOST_ENV", "API_BASE,ABSENT"),
+        ("API_BASE", "https://prod"),
+        ("ABSENT", "here"),
+        ("OTHER", "x"),
+    ] {
+        kit.set(name, value);
+    }
+    let ran = kit.deploy().ok();
+    assert_eq!(ran.report.golden.passed, 1);
+    // What the platform sets was not left out.
+    let skipped = |w: &ramen_group::Finding| w.reason == Reason::EnvSkipped;
+    assert!(!ran.report.warnings.iter().any(skipped));
+}
+
+#[test]
 fn secrets_are_in_no_report_and_no_output() {
     let mut kit = Kit::with_tool();
     let leak = "import os, sys\nV = os.environ['RAMEN_SECRET_G__KEY']\nprint('printed', V)\nprint(V, file=sys.stderr)\n";
@@ -270,6 +299,33 @@ fn an_empty_group_and_a_folder_without_mcp_say_so() {
     kit.deploy().failed(Reason::NothingToServe);
     std::fs::remove_dir_all(kit.path("repo/mcp")).unwrap();
     kit.deploy().failed(Reason::McpFolderMissing);
+}
+
+#[test]
+fn a_host_that_is_killed_while_it_loads_is_an_entry_and_no_package_serves() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let kit = Kit::with_tool();
+    let hosts = kit.path("hosts");
+    std::fs::create_dir(&hosts).unwrap();
+    // It says what it is, takes the first of what it is to load, and dies as under the kernel's memory limit.
+    let real = bin_dir().join("ramen-host-3.11");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != --describe ] || exec '{}' --describe\nhead -c 1 <&3 >/dev/null\nkill -9 $$\n",
+        real.display()
+    );
+    let host = hosts.join("ramen-host-3.11");
+    std::fs::write(&host, script).unwrap();
+    std::fs::set_permissions(&host, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = kit.deploy_with(&["--host-dir", hosts.to_str().unwrap()]);
+    let finding = ran.failed(Reason::HostCrashed);
+    assert!(
+        finding.message.contains("the host process ended"),
+        "{}",
+        finding.message
+    );
+    assert_eq!(ran.serving(), [""; 0]);
+    // It was the host, not the code.
+    kit.deploy().ok();
 }
 
 #[test]

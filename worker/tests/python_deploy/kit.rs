@@ -48,6 +48,13 @@ pub(crate) fn uv() -> PathBuf {
         .expect("uv: run `make setup`, or set RAMEN_UV")
 }
 
+/// Processes that work below this folder.
+pub(crate) fn at_work(dir: &Path) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let cwds = entries.filter_map(|entry| std::fs::read_link(entry.path().join("cwd")).ok());
+    cwds.filter(|cwd| cwd.starts_with(dir)).count()
+}
+
 impl Kit {
     /// An empty group whose packages come from [`Self::wheels`] alone.
     pub(crate) fn new() -> Self {

@@ -4,9 +4,16 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod backtracking;
 mod contract;
 mod fixtures;
 mod group;
+#[expect(
+    dead_code,
+    reason = "shared with the tests that serve, which use the rest"
+)]
+#[path = "../support/harness.rs"]
+mod harness;
 mod index;
 mod kit;
 mod packages;

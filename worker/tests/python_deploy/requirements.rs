@@ -184,6 +184,39 @@ fn req04_an_altered_hash_names_the_package_and_leaves_nothing_installed() {
 }
 
 #[test]
+fn a_wheel_that_cannot_be_installed_is_told_in_the_installers_words() {
+    let alpha = Wheel {
+        name: "alpha",
+        version: "1.0",
+        ..Wheel::default()
+    };
+    let of_another_format = Wheel {
+        format: Some("2.0"),
+        ..alpha
+    };
+    let damaged = Wheel {
+        record: Some("nothing of a list\n"),
+        ..alpha
+    };
+    for (wheel, words) in [
+        (of_another_format, "Unsupported wheel major version"),
+        (damaged, "`RECORD` file is invalid"),
+    ] {
+        let kit = Kit::with_tool();
+        wheel.write(&kit.wheels());
+        kit.requirements("# one\nalpha==1.0\n");
+        let ran = kit.deploy();
+        let finding = ran.failed(Reason::InstallFailed);
+        for word in [words, "alpha"] {
+            assert!(finding.message.contains(word), "{}", finding.message);
+        }
+        assert_eq!(finding.path.as_deref(), Some("mcp/requirements.txt"));
+        assert!(kit.layers("deps").is_empty());
+        assert!(ran.report.deps.is_none() && ran.report.desired_state().is_none());
+    }
+}
+
+#[test]
 fn req05_a_resolution_without_end_is_stopped_at_the_deadline() {
     let mut kit = Kit::new();
     let index = Index::start(Manner::Hang);
@@ -251,6 +284,8 @@ fn req07_a_marker_of_another_platform_is_skipped_and_an_extra_installed() {
         requires: &["plug>=1; extra == 'standard'"],
         extras: &["standard"],
         files: &[("server.py", "VERSION = '0.31'\n")],
+        format: None,
+        record: None,
     }
     .write(&kit.wheels());
     kit.requirements("pywin32; sys_platform=='win32'\nserver[standard]>=0.30\n");

@@ -7,7 +7,7 @@ use ramen_group::Reason;
 use serde_json::json;
 
 use crate::index::{Index, Manner};
-use crate::kit::{Kit, uv};
+use crate::kit::{Kit, at_work, uv};
 use crate::wheel::{Wheel, simple};
 
 /// A group with one requirement, and an installer that counts its runs.
@@ -170,14 +170,7 @@ fn a_signal_stops_the_run_with_its_installer() {
     await_that("the resolution began", || {
         work.join("scratch/requirements.txt").exists()
     });
-    let installers = || {
-        let entries = std::fs::read_dir("/proc").unwrap().flatten();
-        let of_this_run = |entry: std::fs::DirEntry| {
-            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&work))
-        };
-        entries.map(of_this_run).filter(|found| *found).count()
-    };
-    await_that("the installer started", || installers() > 0);
+    await_that("the installer started", || at_work(&work) > 0);
     let pid = i32::try_from(child.id())
         .ok()
         .and_then(rustix::process::Pid::from_raw)
@@ -185,11 +178,11 @@ fn a_signal_stops_the_run_with_its_installer() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(!work.exists(), "the scratch folder is gone");
-    await_that("the installer is gone", || installers() == 0);
+    await_that("the installer is gone", || at_work(&work) == 0);
 }
 
 #[test]
-fn a_code_layer_of_the_store_is_deployed_by_its_name_and_a_missing_one_is_an_entry() {
+fn a_code_layer_of_the_store_is_deployed_by_its_name_and_a_missing_or_corrupt_one_is_an_entry() {
     let kit = Kit::with_tool();
     let code = kit.deploy().ok().report.code.unwrap();
     let run = |layer: &str| {
@@ -222,6 +215,18 @@ fn a_code_layer_of_the_store_is_deployed_by_its_name_and_a_missing_one_is_an_ent
     let (status, report) = run(&format!("{}@sha256:{}", code.key, "0".repeat(64)));
     assert_eq!(status, Some(4));
     assert_eq!(report.errors[0].reason, Reason::LayerMissing);
+
+    // One that was overwritten is never unpacked.
+    let digest = code.digest.strip_prefix("sha256:").unwrap();
+    let blob = kit.path("store/blobs").join(format!("{digest}.tar.zst"));
+    let mut bytes = std::fs::read(&blob).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&blob, bytes).unwrap();
+    std::fs::remove_dir_all(kit.path("store/unpacked")).unwrap();
+    let (status, report) = run(&format!("{}@{}", code.key, code.digest));
+    assert_eq!(status, Some(4));
+    assert_eq!(report.errors[0].reason, Reason::LayerCorrupt);
 }
 
 /// A small disk, taken away when dropped. `None` where mounting is not allowed.
@@ -287,7 +292,7 @@ fn req11_a_full_disk_is_called_so_wherever_it_is_and_room_heals_it() {
         let kit = Kit::with_tool();
         heavy(&kit);
         let Some(disk) = SmallDisk::mount(kit.path(place), "3m") else {
-            println!("skipped: mounting a small disk is not allowed here");
+            ramen_skip::say("mounting a small disk is not allowed here");
             return;
         };
         let ran = kit.deploy();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 /// A wheel to write.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Wheel<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,
@@ -16,6 +16,10 @@ pub(crate) struct Wheel<'a> {
     pub(crate) extras: &'a [&'a str],
     /// Path in site-packages → text.
     pub(crate) files: &'a [(&'a str, &'a str)],
+    /// `Wheel-Version`, when it is not 1.0.
+    pub(crate) format: Option<&'a str>,
+    /// The text of `RECORD`, when it is not the right one.
+    pub(crate) record: Option<&'a str>,
 }
 
 impl Wheel<'_> {
@@ -34,23 +38,26 @@ impl Wheel<'_> {
         for extra in self.extras {
             writeln!(metadata, "Provides-Extra: {extra}").unwrap();
         }
-        let wheel =
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
+        let wheel = format!(
+            "Wheel-Version: {}\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            self.format.unwrap_or("1.0")
+        );
         let mut files: Vec<(String, Vec<u8>)> = self
             .files
             .iter()
             .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
             .collect();
         files.push((format!("{info}/METADATA"), metadata.into_bytes()));
-        files.push((format!("{info}/WHEEL"), wheel.as_bytes().to_vec()));
+        files.push((format!("{info}/WHEEL"), wheel.into_bytes()));
         // Hashes in RECORD are optional.
         let record = files
             .iter()
             .fold(String::new(), |text, (path, _)| text + path + ",,\n");
-        files.push((
-            format!("{info}/RECORD"),
-            format!("{record}{info}/RECORD,,\n").into_bytes(),
-        ));
+        let record = match self.record {
+            Some(text) => text.to_owned(),
+            None => format!("{record}{info}/RECORD,,\n"),
+        };
+        files.push((format!("{info}/RECORD"), record.into_bytes()));
         let path = dir.join(format!("{stem}-py3-none-any.whl"));
         std::fs::write(&path, zip(&files)).unwrap();
         path

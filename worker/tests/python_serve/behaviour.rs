@@ -336,3 +336,38 @@ async fn run17_a_tool_sees_the_secrets_of_its_group_and_no_other_credential() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn run17_variables_that_the_platform_names_reach_the_code_and_win_over_env_yaml() {
+    let group = Group::new()
+        .file("env.yaml", "API_BASE: https://test\nREGION: eu\n")
+        .tool(
+            "env",
+            &json!({}),
+            "import os\nAT_IMPORT = os.environ.get('API_BASE')\ndef run(): return [AT_IMPORT, dict(os.environ)]",
+        );
+    each_python(async |python| {
+        let setup = Setup::new(python)
+            .set("RAMEN_HOST_ENV", "HTTPS_PROXY,API_BASE,UNSET")
+            .set("HTTPS_PROXY", "http://proxy:3128")
+            .set("API_BASE", "https://prod")
+            .set("NOT_NAMED", "x");
+        let served = setup.serve(&group).await;
+        let client = served.client().await;
+        let text = client.text("env", json!({})).await;
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer[0], "https://prod");
+        let env = &answer[1];
+        for (name, value) in [
+            ("API_BASE", "https://prod"),
+            ("HTTPS_PROXY", "http://proxy:3128"),
+            ("REGION", "eu"),
+        ] {
+            assert_eq!(env[name], value, "{env}");
+        }
+        for name in ["UNSET", "NOT_NAMED", "RAMEN_HOST_ENV"] {
+            assert!(env.get(name).is_none(), "{env}");
+        }
+    })
+    .await;
+}

@@ -42,7 +42,7 @@ fn groups_and_their_secrets_come_from_one_file() {
     let text = group(
         "a",
         "https://example.com/a.git",
-        "  secrets: [{name: s}]\n  keys: {secretRef: {name: k}}\n  worker: {hosts: 3, env: [{name: PIP_INDEX_URL, value: x}]}\n",
+        "  secrets: [{name: s}]\n  keys: {secretRef: {name: k}}\n  worker: {hosts: 3, env: [{name: PIP_INDEX_URL, value: x}, {name: API_BASE, value: y}]}\n",
     ) + &group("b", "file:///srv/b.git", "")
         + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {TOKEN: czNjcjN0}\nstringData: {other-one: plain}\n"
         + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: k}\nstringData: {first: rmk_1}\n---\n"
@@ -72,7 +72,18 @@ fn groups_and_their_secrets_come_from_one_file() {
         a.worker_env
             .contains(&("RAMEN_ALLOWED_CIDRS".to_owned(), "127.0.0.0/8".into()))
     );
-    assert_eq!(a.deploy_env, [("PIP_INDEX_URL".to_owned(), "x".into())]);
+    let set = [
+        ("PIP_INDEX_URL", "x"),
+        ("API_BASE", "y"),
+        ("RAMEN_HOST_ENV", "API_BASE"),
+    ]
+    .map(|(name, value)| (name.to_owned(), OsString::from(value)));
+    assert_eq!(a.deploy_env, set);
+    assert!(set.iter().all(|one| a.worker_env.contains(one)), "{a:?}");
+    assert_eq!(
+        b.deploy_env,
+        [("RAMEN_HOST_ENV".to_owned(), OsString::new())]
+    );
     assert!(b.keys.is_none() && b.interval == Duration::from_mins(5));
     assert_eq!(plan.remarks.len(), 1);
     assert!(plan.remarks[0].contains("ConfigMap"));

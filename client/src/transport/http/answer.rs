@@ -104,10 +104,15 @@ impl Shared {
             };
             tokio::time::sleep(parser.retry.unwrap_or(RETRY)).await;
             let version = message.version.unwrap_or(ramen_mcp::version::NEWEST_LEGACY);
-            let resumed = self.events(version, Some(&last)).await?;
-            if !resumed.status().is_success() {
-                return Err(self.refused(resumed, true).await);
-            }
+            // The request arrived: a refusal of the rest says nothing of it, least of all that it may be sent again.
+            let resumed = match self.events(version, Some(&last)).await {
+                Ok(resumed) if resumed.status().is_success() => resumed,
+                Ok(refused) => {
+                    let status = refused.status().as_u16();
+                    return Err(self.no_rest(&format!("HTTP {status}")));
+                }
+                Err(error) => return Err(self.no_rest(&error.to_string())),
+            };
             parser.reopened();
             body = resumed.into_body();
         }
@@ -164,6 +169,14 @@ impl Shared {
 
     fn no_answer(&self) -> ClientError {
         ClientError::answer("a request", format!("{} sent no answer to it", self.url))
+    }
+
+    fn no_rest(&self, why: &str) -> ClientError {
+        let url = &self.url;
+        ClientError::answer(
+            "a request",
+            format!("{url} broke off its answer, and the rest cannot be had: {why}"),
+        )
     }
 
     /// Why a status says no. `session`: the request named one.

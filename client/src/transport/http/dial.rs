@@ -53,7 +53,10 @@ impl Dial {
         });
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT));
+        // A stream that waits for a host which vanished without a word ends within a minute.
         tcp.set_keepalive(Some(Duration::from_secs(30)));
+        tcp.set_keepalive_interval(Some(Duration::from_secs(10)));
+        tcp.set_keepalive_retries(Some(3));
         tcp.enforce_http(false);
         let connector = HttpsConnector::from((tcp, config(tls)));
         let client = Client::builder(TokioExecutor::new())

@@ -34,8 +34,11 @@ impl Shared {
                 Ok(response) if response.status().is_server_error() => {}
                 // 405: it has none. Whatever else it says, requests work without it.
                 Ok(_) => return,
-                Err(ClientError::Connect { why, .. }) => {
-                    return self.gone(format!("cannot reach it any more: {why}")).await;
+                Err(ClientError::Connect { .. }) => {
+                    let lost = self.state().lost();
+                    if let Some(why) = lost {
+                        return self.gone(why).await;
+                    }
                 }
                 Err(_) => {}
             }

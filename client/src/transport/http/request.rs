@@ -169,16 +169,24 @@ impl Shared {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
-        let response = self.dial.send(request).await.map_err(|error| match error {
-            DialError::Connect(why) => ClientError::Connect {
-                url: self.url.to_string(),
-                why: self.redactor.redact(&why).into_owned(),
-            },
-            DialError::Broken(why) => ClientError::answer(
-                "a request",
-                format!("{} broke off: {}", self.url, self.redactor.redact(&why)),
-            ),
-        })?;
+        let response = match self.dial.send(request).await {
+            Ok(response) => response,
+            Err(DialError::Connect(why)) => {
+                let error = ClientError::Connect {
+                    url: self.url.to_string(),
+                    why: self.redactor.redact(&why).into_owned(),
+                };
+                self.state().unreachable = Some(error.to_string());
+                return Err(error);
+            }
+            Err(DialError::Broken(why)) => {
+                return Err(ClientError::answer(
+                    "a request",
+                    format!("{} broke off: {}", self.url, self.redactor.redact(&why)),
+                ));
+            }
+        };
+        self.state().unreachable = None;
         if response.status().is_redirection() {
             let to = response.headers().get(header::LOCATION);
             let to = to.and_then(|to| to.to_str().ok()).unwrap_or("nowhere");

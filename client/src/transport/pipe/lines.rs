@@ -23,22 +23,36 @@ pub(crate) enum Line {
 pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
+    unended: bool,
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
     pub(crate) fn new(input: R, limit: usize) -> Self {
-        Self { input, limit }
+        Self {
+            input,
+            limit,
+            unended: false,
+        }
     }
 
-    /// The next line; `None` at the end of the stream. A last line without a line feed is cut off in the middle, so it
-    /// is none.
+    /// The same for a stream whose last line counts without a line feed, too: what a client says before it closes.
+    pub(crate) fn with_unended(self) -> Self {
+        Self {
+            unended: true,
+            ..self
+        }
+    }
+
+    /// The next line; `None` at the end of the stream. A last line without a line feed is what a server wrote that died
+    /// in the middle of it, so it is none.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         let mut line = Vec::new();
         let mut search: Option<IdSearch> = None;
         loop {
             let chunk = self.input.fill_buf().await?;
             if chunk.is_empty() {
-                return Ok(None);
+                let last = self.unended && (search.is_some() || !line.is_empty());
+                return Ok(last.then(|| whole(search, line)));
             }
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let part = &chunk[..end.unwrap_or(chunk.len())];
@@ -56,12 +70,16 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             let used = end.map_or(chunk.len(), |end| end + 1);
             self.input.consume(used);
             if end.is_some() {
-                return Ok(Some(match search {
-                    Some(search) => Line::TooLong(search.id()),
-                    None => kind(line),
-                }));
+                return Ok(Some(whole(search, line)));
             }
         }
+    }
+}
+
+fn whole(search: Option<IdSearch>, line: Vec<u8>) -> Line {
+    match search {
+        Some(search) => Line::TooLong(search.id()),
+        None => kind(line),
     }
 }
 
@@ -153,9 +171,16 @@ impl IdSearch {
 mod tests {
     use super::*;
 
-    async fn all(bytes: &[u8], limit: usize) -> Vec<Line> {
+    fn lines(bytes: &[u8], limit: usize) -> Lines<tokio::io::BufReader<&[u8]>> {
         // A capacity of one byte splits the stream everywhere.
-        let mut lines = Lines::new(tokio::io::BufReader::with_capacity(1, bytes), limit);
+        Lines::new(tokio::io::BufReader::with_capacity(1, bytes), limit)
+    }
+
+    async fn all(bytes: &[u8], limit: usize) -> Vec<Line> {
+        read(lines(bytes, limit)).await
+    }
+
+    async fn read(mut lines: Lines<tokio::io::BufReader<&[u8]>>) -> Vec<Line> {
         let mut out = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             out.push(line);
@@ -214,6 +239,26 @@ mod tests {
             let stream = format!("{line}\n{{\"next\":1}}\n");
             let got = all(stream.as_bytes(), 20).await;
             assert_eq!(got, [want, message("{\"next\":1}")], "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_last_line_without_a_line_feed_counts_where_it_is_wanted() {
+        for (stream, want) in [
+            (
+                "{\"a\":1}\n{\"b\":2}",
+                vec![message("{\"a\":1}"), message("{\"b\":2}")],
+            ),
+            ("{\"a\":1}\n", vec![message("{\"a\":1}")]),
+            (" ", vec![Line::Blank]),
+            ("", Vec::new()),
+            (
+                "{\"id\":7,\"a\":\"0123456789\"}",
+                vec![Line::TooLong(Some(RequestId::number(7)))],
+            ),
+        ] {
+            let got = read(lines(stream.as_bytes(), 20).with_unended()).await;
+            assert_eq!(got, want, "{stream}");
         }
     }
 

@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 const STAY: &[u8] = b"\0STAY";
 /// Marks bytes after which the connection is closed.
 const HANG_UP: &[u8] = b"\0HANGUP";
+/// Marks bytes after which the rest waits until the test lets it go.
+const WAIT: &[u8] = b"\0WAIT";
 
 /// A request that came in.
 #[derive(Clone, Debug)]
@@ -65,6 +67,9 @@ pub(crate) struct Http {
     address: std::net::SocketAddr,
     seen: watch::Receiver<Vec<Seen>>,
     hung_up: watch::Receiver<usize>,
+    go: CancellationToken,
+    deaf: CancellationToken,
+    port: watch::Receiver<bool>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -96,6 +101,15 @@ impl Http {
             .expect("it is there")
     }
 
+    /// Waits until so many of this method came.
+    pub(crate) async fn until_many(&self, method: &str, count: usize) -> Vec<Seen> {
+        let mut seen = self.seen.clone();
+        let enough =
+            |all: &Vec<Seen>| all.iter().filter(|seen| seen.method() == method).count() >= count;
+        let _ = seen.wait_for(enough).await.expect("the server is there");
+        self.seen(method)
+    }
+
     /// Waits until the client hung up on an answer that was not at its end.
     pub(crate) async fn until_hung_up(&self) {
         let mut hung_up = self.hung_up.clone();
@@ -103,6 +117,19 @@ impl Http {
             .wait_for(|count| *count > 0)
             .await
             .expect("the server is there");
+    }
+
+    /// Lets the answers go on that wait.
+    pub(crate) fn go_on(&self) {
+        self.go.cancel();
+    }
+
+    /// Closes the port. The connections that are open stay.
+    pub(crate) async fn close_port(&self) {
+        self.deaf.cancel();
+        let mut port = self.port.clone();
+        // Its end says the same.
+        let _ = port.wait_for(|open| !open).await;
     }
 
     /// Closes the port and every connection.
@@ -126,32 +153,42 @@ pub(crate) async fn serve(script: impl Fn(&Seen) -> Vec<u8> + Send + Sync + 'sta
     let (seen_in, seen) = watch::channel(Vec::new());
     let (hung_in, hung_up) = watch::channel(0);
     let (seen_in, hung_in, script) = (Arc::new(seen_in), Arc::new(hung_in), Arc::new(script));
+    let (go, deaf) = (CancellationToken::new(), CancellationToken::new());
+    let (port_in, port) = watch::channel(true);
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let (stopped, tracker) = (stop.clone(), tasks.clone());
+    let (released, deafened) = (go.clone(), deaf.clone());
     tasks.spawn(async move {
         loop {
             let (stream, _) = tokio::select! {
                 accepted = listener.accept() => accepted.unwrap(),
+                () = deafened.cancelled() => break,
                 () = stopped.cancelled() => return,
             };
-            let (seen, hung, script, stopped) = (
+            let (seen, hung, go, script, stopped) = (
                 Arc::clone(&seen_in),
                 Arc::clone(&hung_in),
+                released.clone(),
                 Arc::clone(&script),
                 stopped.clone(),
             );
             tracker.spawn(async move {
                 tokio::select! {
-                    () = connection(stream, &seen, &hung, &*script) => {}
+                    () = connection(stream, &seen, &hung, &go, &*script) => {}
                     () = stopped.cancelled() => {}
                 }
             });
         }
+        drop(listener);
+        port_in.send_replace(false);
     });
     Http {
         address,
         seen,
         hung_up,
+        go,
+        deaf,
+        port,
         stop,
         tasks,
     }
@@ -161,6 +198,7 @@ async fn connection(
     mut stream: TcpStream,
     seen: &watch::Sender<Vec<Seen>>,
     hung: &watch::Sender<usize>,
+    go: &CancellationToken,
     script: &(dyn Fn(&Seen) -> Vec<u8> + Send + Sync),
 ) {
     let mut buffer = Vec::new();
@@ -187,6 +225,12 @@ async fn connection(
         if let Some(end) = find(HANG_UP) {
             let _ = stream.write_all(&bytes[..end]).await;
             return;
+        }
+        if let Some(end) = find(WAIT) {
+            let _ = stream.write_all(&bytes[..end]).await;
+            go.cancelled().await;
+            let _ = stream.write_all(&bytes[end + WAIT.len()..]).await;
+            continue;
         }
         if bytes.is_empty() || stream.write_all(&bytes).await.is_err() {
             return;
@@ -304,6 +348,13 @@ pub(crate) fn compressed() -> Vec<u8> {
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\r\n"
     );
     [head.into_bytes(), bomb].concat()
+}
+
+/// The head of this answer, and its body once the test says so.
+pub(crate) fn later(answer: &[u8]) -> Vec<u8> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
+    let (head, body) = answer.split_at(end.expect("an answer has a head") + 4);
+    [head, WAIT, body].concat()
 }
 
 /// These bytes, then nothing, and the connection stays open.

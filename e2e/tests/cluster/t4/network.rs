@@ -3,13 +3,19 @@
 use std::{
     net::{SocketAddr, TcpListener},
     process::Command,
+    time::Instant,
 };
 
 use k8s_openapi::api::{
     core::v1::{Pod, Service},
     discovery::v1::EndpointSlice,
+    networking::v1::NetworkPolicy,
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams},
+};
+use ramen_crds::McpGroup;
 use ramen_e2e::{
     Agent, Caller, GRPC, GitHost, Group, Namespace, PackageIndex, Refusal, Release, Tier,
     comes_true, gone, tool, with_temp_ns,
@@ -218,6 +224,127 @@ async fn sec_code_reaches_the_store_and_the_index_and_neither_the_api_nor_metada
         })
         .await?;
         assert_ne!(reach(METADATA, metadata_port).await?, "open");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn sec_labels_of_ramen_and_port_53_open_nothing_in_another_namespace() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        with_temp_ns(Tier::T4, async |elsewhere| {
+            disguises_open_nothing(&namespace, &elsewhere).await
+        })
+        .await;
+        Ok(())
+    })
+    .await;
+}
+
+async fn disguises_open_nothing(
+    namespace: &Namespace,
+    elsewhere: &Namespace,
+) -> anyhow::Result<()> {
+    // There is no cluster DNS here: this pod stands for it.
+    let resolver = Agent::disguised(elsewhere, "resolver", &[], &[53]).await?;
+    let names = json!([{
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": elsewhere.name } },
+        "podSelector": { "matchLabels": { "app": "resolver" } },
+    }]);
+    Release::install(namespace, json!({ "networkPolicy": { "dnsTo": names } })).await?;
+    let of_the_operator = [
+        ("app.kubernetes.io/name", "ramen"),
+        ("app.kubernetes.io/component", "operator"),
+    ];
+    let disguised = Agent::disguised(elsewhere, "disguised", &of_the_operator, &[53, 8081]).await?;
+    let ports = [(&disguised, 53), (&disguised, 8081), (&resolver, 53)];
+    // Without a policy everybody gets there, so what is refused below is refused by a policy.
+    for (agent, port) in ports {
+        let tried = resolver.tries(&agent.address, port).await?;
+        assert_eq!(tried, "open", "{port}");
+    }
+
+    let git = GitHost::http()?;
+    let commit = git.push(&reaching(&json!([]), false))?;
+    let mut spec = Group::spec(&git.url(), 1);
+    // The node, from which this test calls.
+    spec["network"]["allowedCIDRs"] = json!(["10.0.0.1/32", "10.244.0.1/32"]);
+    let group = Group::apply(namespace, "library", spec).await?;
+    // The operator's reload got in.
+    group.serves(&commit).await?;
+    let (_, worker) = group.addresses().await?.remove(0);
+    // A policy is in force some time after it was written.
+    comes_true("the disguised pod is refused", async || {
+        refused(&disguised, &worker, GRPC).await
+    })
+    .await?;
+    let (_, caller) = group.callers().await?.remove(0);
+    let reaches = async |agent: &Agent, port: u16| {
+        let place = json!({ "host": agent.address, "port": port });
+        anyhow::Ok(caller.tool("reach", place).await? == "open")
+    };
+    comes_true("names are asked for", async || reaches(&resolver, 53).await).await?;
+    for port in [53, 8081] {
+        let what = format!("port {port} of the disguised pod is closed");
+        comes_true(&what, async || Ok(!reaches(&disguised, port).await?)).await?;
+    }
+    Ok(())
+}
+
+/// Tries a place for longer than it takes to remove a group; gives how often it got there.
+const LINGERS: &str = "
+import socket, time
+
+def linger(host, port):
+    reached = 0
+    for _ in range(80):
+        try:
+            socket.create_connection((host, port), timeout=3).close()
+            reached += 1
+        except OSError:
+            pass
+        time.sleep(0.1)
+    return str(reached)
+";
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn sec_a_call_that_outlives_its_group_reaches_no_more_than_before() {
+    with_temp_ns(Tier::T4, async |namespace| {
+        Release::install(&namespace, json!({})).await?;
+        let other = Agent::start(&namespace, "other").await?;
+        let place = json!({ "host": other.address, "port": Agent::PORT });
+        let input = json!({ "host": { "type": "string" }, "port": { "type": "integer" } });
+        let git = GitHost::http()?;
+        let mut files = reaching(&json!([]), false);
+        files.extend(tool("linger", &input, LINGERS));
+        let commit = git.push(&files)?;
+        let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 1)).await?;
+        group.serves(&commit).await?;
+        let (_, caller) = group.callers().await?.remove(0);
+        // A policy is in force some time after it was written.
+        comes_true("the other pod is out of reach", async || {
+            Ok(caller.tool("reach", place.clone()).await? != "open")
+        })
+        .await?;
+        let lingers = async {
+            let reached = caller.tool("linger", place.clone()).await?;
+            anyhow::Ok((reached, Instant::now()))
+        };
+        let goes = async {
+            let groups = namespace.api::<McpGroup>();
+            groups.delete("library", &DeleteParams::default()).await?;
+            let policy = "library-default";
+            namespace.until::<NetworkPolicy>(policy, gone).await?;
+            anyhow::Ok(Instant::now())
+        };
+        let ((reached, ended), unguarded) = tokio::try_join!(lingers, goes)?;
+        assert!(
+            unguarded < ended,
+            "the call was over before the policy was gone"
+        );
+        assert_eq!(reached, "0");
         Ok(())
     })
     .await;

@@ -50,6 +50,53 @@ async fn a_new_key_of_the_issuer_is_fetched_once_and_foreign_names_do_not_flood_
 }
 
 #[tokio::test]
+async fn a_token_that_no_key_at_hand_signed_has_the_keys_fetched_whatever_it_names() {
+    let (issuer, _worker, gateway) = bench().await;
+    let first = issuer.good();
+    assert_eq!(called_with(&gateway, &first).await.status, StatusCode::OK);
+    // Another key of the same name.
+    let second = Signer::new("first");
+    issuer.show(vec![second.jwk()]);
+    let renamed = second.sign(&second.header(), &issuer.claims());
+    let got = called_with(&gateway, &renamed).await;
+    assert_eq!(
+        (got.status, issuer.fetched()),
+        (StatusCode::UNAUTHORIZED, 1)
+    );
+    pass(Duration::from_secs(11)).await;
+    let got = called_with(&gateway, &renamed).await;
+    assert_eq!((got.status, issuer.fetched()), (StatusCode::OK, 2));
+    // Tokens that name no key.
+    let third = Signer::new("third");
+    issuer.show(vec![third.jwk()]);
+    let nameless = third.sign(&json!({"alg": "ES256", "typ": "at+jwt"}), &issuer.claims());
+    pass(Duration::from_secs(11)).await;
+    let got = called_with(&gateway, &nameless).await;
+    assert_eq!((got.status, issuer.fetched()), (StatusCode::OK, 3));
+    // Whose key is gone is out, and floods nobody.
+    pass(Duration::from_secs(11)).await;
+    let stranger = Signer::new("third");
+    for n in 0..20 {
+        let mut claims = issuer.claims();
+        claims["jti"] = json!(n);
+        let token = stranger.sign(&stranger.header(), &claims);
+        let got = called_with(&gateway, &token).await;
+        assert_eq!(got.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(issuer.fetched(), 4);
+    // One that is over is no reason to ask.
+    pass(Duration::from_secs(11)).await;
+    let mut over = issuer.claims();
+    over["exp"] = json!(now() - 60);
+    let over = third.sign(&third.header(), &over);
+    let got = called_with(&gateway, &over).await;
+    assert_eq!(
+        (got.status, issuer.fetched()),
+        (StatusCode::UNAUTHORIZED, 4)
+    );
+}
+
+#[tokio::test]
 async fn sec_in_an_outage_the_keys_at_hand_go_on_for_a_day_and_without_any_it_is_503() {
     let (log, _logging) = Log::begin();
     let (issuer, _worker, gateway) = bench().await;

@@ -83,6 +83,59 @@ async fn both_eras_are_answered_in_their_own_form() {
 }
 
 #[tokio::test]
+async fn copies_of_arguments_are_held_against_the_schema_that_the_upstream_listed() {
+    let worker = Worker::start().await;
+    let web = http::serve(|seen| match seen.method() {
+        "tools/list" => {
+            let mut tool = tool("act");
+            tool["inputSchema"]["properties"]["region"] =
+                json!({"type": "string", "x-mcp-header": "Region"});
+            answer(seen, &json!({ "tools": [tool] }))
+        }
+        _ => reply("web", seen),
+    })
+    .await;
+    let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    until(&gateway, "web", "up").await;
+    let modern = |arguments: Value, sent: &[&str]| {
+        let params =
+            json!({"name": "web_act", "arguments": arguments, "_meta": {"progressToken": 1}});
+        let mut request = gateway.modern("tools/call", params);
+        for value in sent {
+            let value = value.parse().unwrap();
+            request.headers_mut().append("mcp-param-region", value);
+        }
+        gateway.send(request)
+    };
+    let eu = || json!({"region": "eu"});
+    for (arguments, sent) in [
+        (eu(), &[] as &[&str]),
+        (eu(), &["us"]),
+        (eu(), &["eu", "eu"]),
+        (json!({}), &["eu"]),
+    ] {
+        let got = modern(arguments.clone(), sent).await;
+        assert_eq!(
+            (got.status.as_u16(), &got.json()["error"]["code"]),
+            (400, &json!(-32020)),
+            "{arguments} {sent:?}"
+        );
+    }
+    assert!(web.seen("tools/call").is_empty());
+    for (arguments, sent) in [
+        (eu(), &["eu"][..]),
+        (eu(), &["=?base64?ZXU=?="]),
+        (json!({}), &[]),
+        (Value::Null, &[]),
+    ] {
+        assert_eq!(modern(arguments, sent).await.status, 200);
+    }
+    // A legacy client knows of no copies.
+    let legacy = call(&gateway, "web_act", eu()).await;
+    assert!(legacy.text().starts_with("web: "));
+}
+
+#[tokio::test]
 async fn prompts_resources_and_completions_find_their_server_and_the_groups_own_come_first() {
     let (worker, web) = (Worker::start().await, server("web").await);
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;

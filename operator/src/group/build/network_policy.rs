@@ -33,16 +33,74 @@ const INDEXES: &[&str] = &[
     "UV_FIND_LINKS",
 ];
 
+/// Whom policies let in and out besides callers and what groups ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct Network {
+    /// The namespace of the operator's pods; without it there are none.
+    operator: Option<String>,
+    /// Who answers names.
+    dns: Vec<NetworkPolicyPeer>,
+    /// Who reads metrics of workers.
+    metrics: Vec<NetworkPolicyPeer>,
+}
+
+impl Network {
+    /// With the peers that were named; a peer without a namespace is of the operator's, as in its own policy.
+    pub(crate) fn new(
+        operator: Option<String>,
+        dns: Vec<NetworkPolicyPeer>,
+        metrics: Vec<NetworkPolicyPeer>,
+    ) -> Self {
+        let own = operator.as_deref().map(of_name);
+        let named = |mut peers: Vec<NetworkPolicyPeer>, otherwise: NetworkPolicyPeer| {
+            for peer in &mut peers {
+                if peer.ip_block.is_none() && peer.namespace_selector.is_none() {
+                    peer.namespace_selector.clone_from(&own);
+                }
+            }
+            // No list of peers is empty: that would mean everybody.
+            if peers.is_empty() {
+                peers.push(otherwise);
+            }
+            peers
+        };
+        Self {
+            dns: named(dns, cluster_dns()),
+            metrics: named(metrics, any_pod()),
+            operator,
+        }
+    }
+
+    /// The operator's pods.
+    fn operators(&self) -> Option<NetworkPolicyPeer> {
+        let namespace = self.operator.as_deref()?;
+        Some(pods("operator", namespace))
+    }
+}
+
+/// The cluster's DNS, under the label that it has whatever its program is.
+fn cluster_dns() -> NetworkPolicyPeer {
+    NetworkPolicyPeer {
+        namespace_selector: Some(of_name("kube-system")),
+        pod_selector: Some(select(Labels::from([(
+            "k8s-app".to_owned(),
+            "kube-dns".to_owned(),
+        )]))),
+        ..NetworkPolicyPeer::default()
+    }
+}
+
 pub(super) fn build(group: &Validated, operator: &Operator) -> Vec<NetworkPolicy> {
     let zones = group.spec.zones.iter();
     let zones = zones.map(|zone| of_zone(group, operator, zone));
-    zones.chain([of_deploy(group)]).collect()
+    zones.chain([of_deploy(group, operator)]).collect()
 }
 
 fn of_zone(group: &Validated, operator: &Operator, zone: &Zone) -> NetworkPolicy {
     let mut callers = blocks(&group.spec.allowed);
-    callers.extend(operator.gateways.as_deref().map(gateways));
-    callers.push(pods("operator"));
+    let gateways = operator.gateways.as_deref();
+    callers.extend(gateways.map(|place| pods(ramen_crds::gateway::COMPONENT_PODS, place)));
+    callers.extend(operator.network.operators());
     if group.spec.trusted_proxy_hops > 0 {
         callers.push(any_pod());
     }
@@ -52,11 +110,11 @@ fn of_zone(group: &Validated, operator: &Operator, zone: &Zone) -> NetworkPolicy
             ports: Some(vec![tcp(names::GRPC_PORT)]),
         },
         NetworkPolicyIngressRule {
-            from: Some(vec![any_pod()]),
+            from: Some(operator.network.metrics.clone()),
             ports: Some(vec![tcp(names::METRICS_PORT)]),
         },
     ];
-    let mut egress = always();
+    let mut egress = always(operator);
     egress.extend(bucket(operator));
     egress.extend(asked(group.spec.egress.as_ref()));
     NetworkPolicy {
@@ -71,8 +129,8 @@ fn of_zone(group: &Validated, operator: &Operator, zone: &Zone) -> NetworkPolicy
 }
 
 /// Deploy jobs: nobody calls them; the package index besides what workers reach.
-fn of_deploy(group: &Validated) -> NetworkPolicy {
-    let mut egress = always();
+fn of_deploy(group: &Validated, operator: &Operator) -> NetworkPolicy {
+    let mut egress = always(operator);
     let ports = index_ports(&group.spec.worker.env);
     egress.push(NetworkPolicyEgressRule {
         to: Some(everywhere()),
@@ -96,18 +154,23 @@ fn of_deploy(group: &Validated) -> NetworkPolicy {
 }
 
 /// DNS, and the artifact endpoint.
-fn always() -> Vec<NetworkPolicyEgressRule> {
+fn always(operator: &Operator) -> Vec<NetworkPolicyEgressRule> {
     let dns = |protocol: &str| port(protocol, 53);
-    vec![
-        NetworkPolicyEgressRule {
-            to: Some(vec![any_pod(), block(NODE_DNS.to_owned(), &[])]),
-            ports: Some(vec![dns("UDP"), dns("TCP")]),
-        },
-        NetworkPolicyEgressRule {
-            to: Some(vec![pods("operator")]),
+    let mut resolvers = operator.network.dns.clone();
+    resolvers.push(block(NODE_DNS.to_owned(), &[]));
+    let lookups = NetworkPolicyEgressRule {
+        to: Some(resolvers),
+        ports: Some(vec![dns("UDP"), dns("TCP")]),
+    };
+    // Without an operator in the cluster there is no rule: an empty list of peers would mean everybody.
+    let artifacts = operator
+        .network
+        .operators()
+        .map(|pods| NetworkPolicyEgressRule {
+            to: Some(vec![pods]),
             ports: Some(vec![tcp(names::ARTIFACTS_PORT)]),
-        },
-    ]
+        });
+    [lookups].into_iter().chain(artifacts).collect()
 }
 
 /// The bucket that pods read layers from; where it is, whoever runs the operator says.
@@ -200,10 +263,10 @@ fn block(cidr: String, except: &[&str]) -> NetworkPolicyPeer {
     }
 }
 
-/// Pods of Ramen itself, in whichever namespace.
-fn pods(component: &str) -> NetworkPolicyPeer {
+/// Pods of Ramen itself. Anybody can give a pod their labels, in a namespace of their own: so the namespace belongs to it.
+fn pods(component: &str, namespace: &str) -> NetworkPolicyPeer {
     NetworkPolicyPeer {
-        namespace_selector: Some(LabelSelector::default()),
+        namespace_selector: Some(of_name(namespace)),
         pod_selector: Some(select(Labels::from([
             (names::LABEL_NAME.to_owned(), "ramen".to_owned()),
             (names::LABEL_COMPONENT.to_owned(), component.to_owned()),
@@ -212,15 +275,12 @@ fn pods(component: &str) -> NetworkPolicyPeer {
     }
 }
 
-/// The gateways' pods.
-fn gateways(namespace: &str) -> NetworkPolicyPeer {
-    NetworkPolicyPeer {
-        namespace_selector: Some(select(Labels::from([(
-            names::LABEL_NAMESPACE_NAME.to_owned(),
-            namespace.to_owned(),
-        )]))),
-        ..pods(ramen_crds::gateway::COMPONENT_PODS)
-    }
+/// The namespace of that name.
+fn of_name(namespace: &str) -> LabelSelector {
+    select(Labels::from([(
+        names::LABEL_NAMESPACE_NAME.to_owned(),
+        namespace.to_owned(),
+    )]))
 }
 
 fn any_pod() -> NetworkPolicyPeer {

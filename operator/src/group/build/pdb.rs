@@ -1,4 +1,4 @@
-//! At most one pod of a zone is moved at once. None for a single pod: it would block every drain.
+//! At most one pod of a zone is moved at once. None for a zone of a single pod: there is nothing to hold back.
 
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -9,11 +9,12 @@ use super::{Validated, selector, zone_meta};
 use crate::names;
 
 pub(super) fn build(group: &Validated, zone: &Zone) -> Option<PodDisruptionBudget> {
-    let least = match zone.replicas {
+    // An autoscaled zone has several pods when it matters most, whatever its least number is.
+    let most = match zone.replicas {
         Replicas::Fixed(count) => count,
-        Replicas::Scaled { min, .. } => min,
+        Replicas::Scaled { max, .. } => max,
     };
-    (least > 1).then(|| PodDisruptionBudget {
+    (most > 1).then(|| PodDisruptionBudget {
         metadata: zone_meta(group, zone),
         spec: Some(PodDisruptionBudgetSpec {
             max_unavailable: Some(IntOrString::Int(1)),

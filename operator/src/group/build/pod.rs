@@ -116,8 +116,10 @@ pub(super) fn var(name: &str, value: impl Into<String>) -> EnvVar {
     }
 }
 
-/// The group's own variables, then its secrets.
+/// The group's own variables, with the names of those that the code gets, then its secrets.
 pub(super) fn group_env(group: &Validated) -> impl Iterator<Item = EnvVar> {
+    let named = group.spec.worker.code_variables();
+    let named = (!named.is_empty()).then(|| var("RAMEN_HOST_ENV", named));
     let plain = group.spec.worker.env.iter();
     let plain = plain.map(|(name, value)| var(name, value.clone()));
     let secret = group.variables.iter().map(|(name, (secret, key))| EnvVar {
@@ -132,7 +134,7 @@ pub(super) fn group_env(group: &Validated) -> impl Iterator<Item = EnvVar> {
         }),
         ..EnvVar::default()
     });
-    plain.chain(secret)
+    named.into_iter().chain(plain).chain(secret)
 }
 
 /// Where programs of others put their files.

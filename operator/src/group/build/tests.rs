@@ -39,7 +39,11 @@ fn full() -> Validated {
                 {"name": "b", "autoscaling": {"minReplicas": 2, "maxReplicas": 5}},
                 {"name": "c"},
             ],
-            "worker": {"python": "3.11", "callTimeout": "10m", "env": [{"name": "PIP_INDEX_URL", "value": "http://index:3141/simple"}]},
+            "worker": {"python": "3.11", "callTimeout": "10m", "env": [
+                {"name": "PIP_INDEX_URL", "value": "http://index:3141/simple"},
+                {"name": "API_BASE", "value": "https://api"},
+                {"name": "TZ", "value": "UTC"},
+            ]},
         }),
         Referenced {
             secrets,
@@ -75,6 +79,80 @@ fn the_policies_of_a_zone_and_of_deploys() {
     let text = serde_json::to_string(&none).unwrap();
     assert!(!text.contains("gateway"), "{text}");
     insta::assert_yaml_snapshot!([&policies[0], &policies[3]]);
+}
+
+/// The peers of every rule of a policy of workers, by port.
+fn peers_of(operator: &Operator, direction: &str, port: u16) -> Vec<Value> {
+    let policies = network_policy::build(&full(), operator);
+    let policy = serde_json::to_value(&policies[0]).unwrap();
+    let rules = policy["spec"][direction].as_array().unwrap();
+    let rules = rules.iter().filter(|rule| {
+        let ports = rule["ports"].as_array().unwrap();
+        ports.iter().any(|one| one["port"] == port)
+    });
+    let side = if direction == "ingress" { "from" } else { "to" };
+    rules
+        .flat_map(|rule| rule[side].as_array().unwrap().clone())
+        .collect()
+}
+
+#[test]
+fn sec_the_labels_of_ramen_open_nothing_in_another_namespace() {
+    let gateways = Some("gateways".to_owned());
+    let operator = Operator {
+        gateways,
+        ..operator()
+    };
+    for (direction, port) in [("ingress", 50051), ("egress", 8081), ("egress", 53)] {
+        let peers = peers_of(&operator, direction, port);
+        assert!(!peers.is_empty(), "{direction} {port}");
+        for peer in peers.iter().filter(|peer| peer["ipBlock"].is_null()) {
+            let namespace = &peer["namespaceSelector"]["matchLabels"];
+            assert!(
+                namespace["kubernetes.io/metadata.name"].is_string(),
+                "{direction} {port}: {peer}"
+            );
+        }
+    }
+    // An operator that is no pod has no peers, which must not become a rule for everybody.
+    let outside = Operator {
+        network: Network::new(None, Vec::new(), Vec::new()),
+        ..operator
+    };
+    assert_eq!(peers_of(&outside, "egress", 8081), Vec::<Value>::new());
+    let policies = serde_json::to_string(&network_policy::build(&full(), &outside)).unwrap();
+    assert!(!policies.contains("\"operator\""), "{policies}");
+}
+
+#[test]
+fn peers_that_the_operator_is_told_take_the_place_of_the_usual_ones() {
+    let peers = |text: &str| text.parse::<crate::args::Peers>().unwrap().0;
+    let dns = peers(
+        r#"[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "dns"}}}]"#,
+    );
+    let metrics = peers(
+        r#"[{"podSelector": {"matchLabels": {"app": "prometheus"}}}, {"ipBlock": {"cidr": "192.0.2.7/32"}}]"#,
+    );
+    let operator = Operator {
+        network: Network::new(Some("ramen".to_owned()), dns, metrics),
+        ..operator()
+    };
+    let names = peers_of(&operator, "egress", 53);
+    assert!(!json!(names).to_string().contains("kube-dns"), "{names:?}");
+    assert!(names.iter().any(|peer| {
+        peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] == "dns"
+    }));
+    // As in the operator's own policy: pods without a namespace are of the operator's.
+    let readers = json!([
+        {
+            "podSelector": {"matchLabels": {"app": "prometheus"}},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ramen"}},
+        },
+        {"ipBlock": {"cidr": "192.0.2.7/32"}},
+    ]);
+    assert_eq!(json!(peers_of(&operator, "ingress", 9090)), readers);
+    let usual = peers_of(&super::super::validate::tests::operator(), "ingress", 9090);
+    assert_eq!(json!(usual), json!([{"namespaceSelector": {}}]));
 }
 
 #[test]
@@ -154,6 +232,29 @@ fn an_autoscaled_zone_leaves_replicas_alone_and_single_pods_have_no_budget() {
     assert_eq!(names, ["calc-a", "calc-b"]);
     assert_eq!(children.hpas.len(), 1);
     assert_eq!(name(&children.hpas[0].metadata), "calc-b");
+}
+
+#[test]
+fn a_zone_that_may_have_several_pods_has_a_budget() {
+    let budgets = |zone: Value| {
+        let group = validated(json!({"zones": [zone]}), referenced());
+        children(&group).pdbs.len()
+    };
+    for (zone, wanted) in [
+        (json!({"name": "a", "replicas": 0}), 0),
+        (json!({"name": "a", "replicas": 1}), 0),
+        (json!({"name": "a", "replicas": 2}), 1),
+        (
+            json!({"name": "a", "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}),
+            0,
+        ),
+        (
+            json!({"name": "a", "autoscaling": {"minReplicas": 1, "maxReplicas": 4}}),
+            1,
+        ),
+    ] {
+        assert_eq!(budgets(zone.clone()), wanted, "{zone}");
+    }
 }
 
 #[test]

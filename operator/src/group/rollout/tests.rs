@@ -15,7 +15,7 @@ pub(crate) fn named(tree: &str) -> (Inputs, Revision) {
 
 use std::time::Duration as Time;
 
-use ramen_group::{LayerRef, Reason, Report};
+use ramen_group::{Reason, Report};
 use serde_json::json;
 
 use crate::group::tasks::Stored;
@@ -26,7 +26,7 @@ fn group() -> Validated {
 }
 
 fn rollout() -> Rollout {
-    Rollout::load(&group(), &Remembered::default()).unwrap()
+    Rollout::load(&group().key, &Remembered::default()).unwrap()
 }
 
 fn run(rollout: &mut Rollout, group: &Validated) {
@@ -111,6 +111,11 @@ pub(crate) fn serve(rollout: &mut Rollout, group: &Validated, commit: &str, tree
     );
 }
 
+/// Makes the next look due at this time.
+pub(crate) fn look_at(rollout: &mut Rollout, at: Instant) {
+    rollout.look_at = Some(at);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_group_is_looked_at_fetched_deployed_and_served() {
     let (group, mut rollout) = (group(), rollout());
@@ -170,7 +175,7 @@ async fn a_restart_goes_on_from_what_is_remembered() {
         memory: Some(memory.clone()),
         desired: None,
     };
-    let mut again = Rollout::load(&group, &remembered).unwrap();
+    let mut again = Rollout::load(&group.key, &remembered).unwrap();
     run(&mut again, &group);
     assert_eq!(
         again.wanted().unwrap().desired,
@@ -196,7 +201,7 @@ async fn pods_go_on_serving_when_the_memory_is_lost() {
         ),
     };
     let group = group();
-    let mut rollout = Rollout::load(&group, &remembered).unwrap();
+    let mut rollout = Rollout::load(&group.key, &remembered).unwrap();
     run(&mut rollout, &group);
     assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
     let broken = Remembered {
@@ -204,9 +209,23 @@ async fn pods_go_on_serving_when_the_memory_is_lost() {
         desired: None,
     };
     assert_eq!(
-        Rollout::load(&group, &broken).unwrap_err().category(),
+        Rollout::load(&group.key, &broken).unwrap_err().category(),
         "MemoryUnreadable"
     );
+    // Its layers stay all the same.
+    for (memory, desired, wanted) in [
+        (None, remembered.desired.clone(), Some(vec![code("t1")])),
+        (
+            broken.memory.clone(),
+            remembered.desired,
+            Some(vec![code("t1")]),
+        ),
+        (broken.memory.clone(), None, Some(Vec::new())),
+        (None, None, Some(Vec::new())),
+        (broken.memory.clone(), broken.memory, None),
+    ] {
+        assert_eq!(layers(&Remembered { memory, desired }), wanted);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,7 +303,7 @@ async fn a_suspended_group_does_not_look() {
         json!({"source": {"url": "https://git.example/x/y", "suspend": true}}),
         referenced(),
     );
-    let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+    let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
     run(&mut rollout, &group);
     assert!(!rollout.want_look);
     assert_eq!(rollout.next_timer(), None);
@@ -353,7 +372,7 @@ async fn a_revision_whose_pods_end_again_and_again_is_taken_back_where_that_is_w
         (false, json!({"rollout": {"autoRollback": false}})),
     ] {
         let group = validated(spec, referenced());
-        let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+        let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
         run(&mut rollout, &group);
         serve(&mut rollout, &group, "1", "t1");
         serve(&mut rollout, &group, "2", "t2");
@@ -398,7 +417,7 @@ async fn another_operator_goes_on_counting_the_ends_of_pods() {
             memory: Some(memory.clone()),
             ..Remembered::default()
         };
-        rollout = Rollout::load(&group, &remembered).unwrap();
+        rollout = Rollout::load(&group.key, &remembered).unwrap();
         run(&mut rollout, &group);
         assert!(!rollout.observe(&group, &twice, None, Instant::now()));
         assert_eq!(rollout.wanted().unwrap().remembered, memory);
@@ -478,6 +497,30 @@ async fn what_pods_say_of_themselves_is_asked_for_and_counts() {
     tell(&mut rollout, &group, Done::Inspected(inputs, vec![ailment]));
     assert!(rollout.observe(&group, &pods, None, Instant::now()));
     assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_revision_loads_pods_that_do_not_answer_set_no_timer() {
+    let silent = [PodView {
+        ready: false,
+        ..crate::pods::tests::worker("p")
+    }];
+    for before in [None, Some("1")] {
+        let (group, mut rollout) = (group(), rollout());
+        run(&mut rollout, &group);
+        if let Some(commit) = before {
+            serve(&mut rollout, &group, commit, "t1");
+        }
+        deploy(&mut rollout, &group, "2", "t2", "ok");
+        for _ in 0..2 {
+            run(&mut rollout, &group);
+            assert!(!rollout.observe(&group, &silent, None, Instant::now()));
+            // No run takes it away before the load ends.
+            let due = rollout.next_timer().is_some_and(|at| at <= Instant::now());
+            assert!(!due, "{before:?}");
+            tokio::time::advance(Time::from_mins(1)).await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

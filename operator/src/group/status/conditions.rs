@@ -1,6 +1,8 @@
 //! The conditions. `Ready`, `SourceFetched`, `Deployed` and `WorkersAvailable` are always there;
 //! `Reconciling` and `Stalled` only when they are true, as kstatus has it.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
 use super::View;
 use crate::error::Error;
 use crate::group::Outcome;
@@ -39,10 +41,25 @@ impl Told {
             message: cut(message, MAX_MESSAGE),
         }
     }
+
+    /// As it was told before.
+    fn before(told: &[Condition], kind: &'static str) -> Option<Self> {
+        let told = told.iter().find(|condition| condition.type_ == kind)?;
+        let status = match told.status.as_str() {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        };
+        Some(Self::new(kind, status, &told.reason, &told.message))
+    }
 }
 
-/// All conditions of a run.
-pub(super) fn all(view: Option<&View<'_>>, result: Result<&Outcome, &Error>) -> Vec<Told> {
+/// All conditions of a run. What is not known in this process yet stays as it was told before.
+pub(super) fn all(
+    view: Option<&View<'_>>,
+    result: Result<&Outcome, &Error>,
+    before: &[Condition],
+) -> Vec<Told> {
     let serves = view.is_some_and(View::serves);
     let mut told = Vec::new();
     match result {
@@ -67,22 +84,39 @@ pub(super) fn all(view: Option<&View<'_>>, result: Result<&Outcome, &Error>) -> 
             told.push(Told::new(STALLED, Some(true), reason, message));
         }
         Err(error) => {
-            let message = error.to_string();
-            told.push(Told::new(READY, Some(false), error.category(), &message));
+            let (reason, message) = (error.category(), error.to_string());
+            let failed = Told::new(READY, Some(false), reason, &message);
             let kind = match error {
                 Error::Foreign { .. } | Error::Memory { .. } => STALLED,
                 Error::Api { .. } | Error::Internal(_) => RECONCILING,
             };
-            told.push(Told::new(kind, Some(true), error.category(), &message));
+            told.push(if kind == STALLED {
+                failed
+            } else if serves {
+                Told::new(
+                    READY,
+                    Some(true),
+                    "Serving",
+                    "the wanted pods serve; the last run broke off",
+                )
+            } else if view.is_none() {
+                Told::before(before, READY).unwrap_or(failed)
+            } else {
+                failed
+            });
+            told.push(Told::new(kind, Some(true), reason, &message));
         }
     }
     let (source, deployed, workers) = view.map_or_else(
         || {
-            let unknown = |kind| Told::new(kind, None, "NotKnown", "nothing is known yet");
+            let known = |kind| {
+                Told::before(before, kind)
+                    .unwrap_or_else(|| Told::new(kind, None, "NotKnown", "nothing is known yet"))
+            };
             (
-                unknown(SOURCE_FETCHED),
-                unknown(DEPLOYED),
-                unknown(WORKERS_AVAILABLE),
+                known(SOURCE_FETCHED),
+                known(DEPLOYED),
+                known(WORKERS_AVAILABLE),
             )
         },
         |view| (view.source(), view.deployed(), view.workers()),

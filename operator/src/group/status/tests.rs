@@ -41,7 +41,7 @@ fn zone(ready: u32, wanted: u32, problem: Option<(&str, &str)>) -> ZoneView {
 /// A state in which revision 1 serves.
 fn serving(zone: ZoneView) -> State {
     let group = validated(json!({}), referenced());
-    let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+    let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
     rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
     serve(&mut rollout, &group, "1", "t1");
     State {
@@ -173,7 +173,7 @@ async fn a_bad_push_is_in_the_errors_list_while_the_last_good_revision_serves() 
 #[tokio::test]
 async fn a_first_revision_that_fails_stalls_the_group() {
     let group = validated(json!({}), referenced());
-    let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+    let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
     rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
     deploy(&mut rollout, &group, "1", "t1", "failed");
     let state = State {

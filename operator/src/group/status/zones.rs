@@ -3,10 +3,10 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use ramen_crds::Replicas;
 
-use crate::group::build::{Children, Written};
+use crate::group::GroupKey;
 use crate::group::health::Health;
 use crate::group::validate::Validated;
-use crate::names::child;
+use crate::names::{self, child};
 use crate::pods::{PodView, refusal};
 use crate::watches::Caches;
 
@@ -23,11 +23,11 @@ pub(crate) struct ZoneView {
     pub(crate) problem: Option<(String, String)>,
 }
 
-/// The zones as they are.
+/// The zones as they are; before the group starts pods, no Deployment is one of its own.
 pub(super) fn see(
     caches: &Caches,
     group: &Validated,
-    children: &Children<Written>,
+    starts: bool,
     pods: &[PodView],
     health: Option<&Health>,
 ) -> Vec<ZoneView> {
@@ -38,21 +38,34 @@ pub(super) fn see(
             Replicas::Fixed(count) => Some(count),
             Replicas::Scaled { .. } => None,
         };
-        let applied = children
-            .deployments
-            .iter()
-            .any(|deployment| deployment.metadata.name.as_deref() == Some(&name));
-        let pods = pods
-            .iter()
-            .filter(|pod| pod.zone.as_deref() == Some(zone.name.as_str()));
-        zone_view(
-            zone.name.to_string(),
-            wanted,
-            live.as_deref().filter(|_| applied),
-            problem_of(pods, health),
-        )
+        let name = zone.name.to_string();
+        let problem = problem_of(of_zone(pods, &name), health);
+        zone_view(name, wanted, live.as_deref().filter(|_| starts), problem)
     });
     zones.collect()
+}
+
+/// The zones that have Deployments, where it is not known which are wanted.
+pub(super) fn live(
+    caches: &Caches,
+    key: &GroupKey,
+    pods: &[PodView],
+    health: Option<&Health>,
+) -> Vec<ZoneView> {
+    let deployments = caches.deployments.of(key);
+    let zones = deployments.iter().filter_map(|live| {
+        let name = live.metadata.labels.as_ref()?.get(names::LABEL_ZONE)?;
+        let problem = problem_of(of_zone(pods, name), health);
+        Some(zone_view(name.clone(), None, Some(&**live), problem))
+    });
+    let mut zones: Vec<ZoneView> = zones.collect();
+    zones.sort_by(|one, other| one.name.cmp(&other.name));
+    zones
+}
+
+fn of_zone<'p>(pods: &'p [PodView], zone: &str) -> impl Iterator<Item = &'p PodView> {
+    pods.iter()
+        .filter(move |pod| pod.zone.as_deref() == Some(zone))
 }
 
 /// Why the pods of a Deployment do not come up in time, if one says so.

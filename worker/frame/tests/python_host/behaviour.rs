@@ -371,7 +371,7 @@ fn run17_the_environment_holds_what_was_given_and_pkg10_what_a_user_needs() {
 fn pkg10_a_user_id_without_an_entry_has_a_name_and_a_writable_home() {
     // SAFETY: always succeeds.
     if unsafe { libc::geteuid() } != 0 {
-        println!("SKIPPED pkg10: only root can start a process under another user id");
+        ramen_skip::say("only root can start a process under another user id");
         return;
     }
     let source = "import getpass, os, pathlib, tempfile\n\
@@ -385,13 +385,11 @@ fn pkg10_a_user_id_without_an_entry_has_a_name_and_a_writable_home() {
     group.uid = Some(12345);
     open_to_all(group.folder.path());
     each_python(|python| {
-        let described = std::process::Command::new(&python.host)
-            .arg("--describe")
-            .output()
-            .unwrap();
-        let described: serde_json::Value = serde_json::from_slice(&described.stdout).unwrap();
-        if !described["prefix"].as_str().unwrap().starts_with("/usr") {
+        let described = python.describe();
+        let prefix = described["prefix"].as_str().unwrap();
+        if !prefix.starts_with("/usr") {
             // An interpreter in somebody's home folder cannot be read by others.
+            ramen_skip::say(&format!("others may not read the Python in {prefix}"));
             return;
         }
         // The build may lie below a home folder that only its owner enters; what a worker image holds can be read by all.

@@ -139,6 +139,14 @@ pub(crate) struct Python {
     pub(crate) host: PathBuf,
 }
 
+impl Python {
+    /// What its host says of itself.
+    pub(crate) fn describe(&self) -> Value {
+        let described = Command::new(&self.host).arg("--describe").output().unwrap();
+        serde_json::from_slice(&described.stdout).unwrap()
+    }
+}
+
 /// Runs a test for every host there is.
 pub(crate) fn each_python(test: impl Fn(&Python)) {
     let pythons = pythons();

@@ -220,11 +220,7 @@ fn pkg11_stale_bytecode_is_not_used_and_a_lone_one_cannot_be_imported() {
         let root = group.folder.path();
         let lone = root.join("tools/lone/utils/gone.pyc");
         std::fs::create_dir_all(lone.parent().unwrap()).unwrap();
-        let described = std::process::Command::new(&python.host)
-            .arg("--describe")
-            .output()
-            .unwrap();
-        let described: serde_json::Value = serde_json::from_slice(&described.stdout).unwrap();
+        let described = python.describe();
         assert_eq!(described["python"], format!("3.{}", python.minor));
         let done = std::process::Command::new(described["executable"].as_str().unwrap())
             .args(["-c", compile])

@@ -11,20 +11,16 @@ const REQUIREMENTS: [&str; 4] = ["numpy", "pandas", "pydantic>=2", "mcp>=1.23"];
 
 /// The folder that the libraries were installed to; `None` when there is no `uv`.
 fn installed(python: &Python) -> Option<PathBuf> {
-    let folder = std::env::current_exe()
-        .ok()?
-        .parent()?
-        .parent()?
-        .join("test-libraries");
+    let program = std::env::current_exe().unwrap();
+    let folder = program.ancestors().nth(2).unwrap().join("test-libraries");
     let target = folder.join(format!("3.{}", python.minor));
     if target.is_dir() {
         return Some(target);
     }
     let uv = std::env::var_os("RAMEN_UV").unwrap_or_else(|| "uv".into());
-    let described = Command::new(&python.host).arg("--describe").output().ok()?;
-    let described: serde_json::Value = serde_json::from_slice(&described.stdout).ok()?;
-    std::fs::create_dir_all(&folder).ok()?;
-    let part = tempfile::tempdir_in(&folder).ok()?;
+    let described = python.describe();
+    std::fs::create_dir_all(&folder).unwrap();
+    let part = tempfile::tempdir_in(&folder).unwrap();
     let mut command = Command::new(uv);
     command
         .args([
@@ -36,16 +32,16 @@ fn installed(python: &Python) -> Option<PathBuf> {
             "--target",
         ])
         .arg(part.path())
-        .args(["--python", described["executable"].as_str()?])
+        .args(["--python", described["executable"].as_str().unwrap()])
         .args(REQUIREMENTS);
     match command.status() {
         Err(error) => {
-            println!("SKIPPED libraries: uv cannot be started ({error})");
+            ramen_skip::say(&format!("uv cannot be started: {error}"));
             None
         }
         Ok(status) => {
             assert!(status.success(), "uv could not install the libraries");
-            std::fs::rename(part.keep(), &target).ok()?;
+            std::fs::rename(part.keep(), &target).unwrap();
             Some(target)
         }
     }

@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ramen_group::{DesiredState, Finding, Group, GroupCatalog};
+use ramen_group::{DesiredState, Finding, Group, GroupCatalog, Reason};
 use ramen_mcp::model::Implementation;
-use ramen_mcp::{Options, Server};
 use ramen_redact::{Redactor, chain};
 use ramen_source::store::Kind;
 use ramen_source::{Cache, layer};
 use tokio::sync::mpsc;
 
-use super::super::failures::Failures;
+use super::super::served;
 use super::{Generation, Manager, ReloadError};
 use crate::hosts::pool::{Pool, PoolError, PoolSpec};
 use crate::hosts::{HostError, HostSpec, OutputLine, host_program};
@@ -59,8 +58,10 @@ impl Manager {
         let group = scanned.map_err(|_| ReloadError::Packages("the scan failed".into()))?;
         refuse_faults(&group, &desired.exclude)?;
         let group = group.without(&desired.exclude);
-        if group.guardrails.is_some() {
-            tracing::warn!("mcp/guardrails.yaml is checked but not enforced by this version");
+        // The other remarks are in the report of the deploy; this one is about the calls that begin now.
+        let unguarded = |finding: &&Finding| finding.reason == Reason::GuardrailsNotEnforced;
+        if let Some(remark) = group.warnings.iter().find(unguarded) {
+            tracing::warn!(reason = %remark.reason, remark = remark.message, "hooks are not run");
         }
         let program = host_program(&setting.host_dir, &desired.python);
         if !group.tools.is_empty() || !group.resources.is_empty() {
@@ -86,11 +87,10 @@ impl Manager {
             website_url: None,
             icons: Vec::new(),
         };
-        let catalog = Arc::new(GroupCatalog::new(group, info));
-        let options = Options::default();
+        let (server, catalog) = served(GroupCatalog::new(group, info));
         Ok(Arc::new(Generation {
             number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
-            server: Server::new(Arc::clone(&catalog) as _, options),
+            server,
             desired,
             catalog,
             pool,
@@ -98,8 +98,8 @@ impl Manager {
             redactor: Arc::clone(&self.redactor),
             call_timeout: setting.call_timeout,
             metrics: Arc::clone(&self.metrics),
-            failures: Failures::default(),
-            _home: home,
+            failures: Arc::default(),
+            home: Arc::new(home),
         }))
     }
 
@@ -112,13 +112,10 @@ impl Manager {
         home: &Path,
     ) -> Result<Arc<Pool>, ReloadError> {
         let setting = &self.setting;
-        let mut env = BTreeMap::new();
-        if let Some(file) = &group.env {
-            let resolved = file.resolve(&self.secrets);
-            for warning in &resolved.warnings {
-                tracing::warn!(warning = warning.message, "a key of env.yaml is left out");
-            }
-            env.extend(resolved.vars);
+        let file = group.env.clone().unwrap_or_default();
+        let resolved = file.resolve(&self.secrets, &setting.host_env);
+        for warning in &resolved.warnings {
+            tracing::warn!(warning = warning.message, "a key of env.yaml is left out");
         }
         let labels: Vec<String> = (0..group.tools.len() + group.resources.len())
             .map(|id| {
@@ -152,7 +149,7 @@ impl Manager {
                     group: &setting.group,
                     code_dir,
                     deps_dir,
-                    env,
+                    env: resolved.vars.into_iter().collect(),
                     threads: setting.host_threads,
                 },
             ),

@@ -261,7 +261,7 @@ async fn git12_pushes_during_a_deploy_end_at_the_newest_with_few_jobs() {
 #[ignore = "needs a cluster: make e2e"]
 async fn an_ssh_host_with_another_key_is_refused_until_the_key_is_known() {
     if let Some(why) = Sshd::missing() {
-        eprintln!("SKIPPED: {why}");
+        ramen_skip::say(&why);
         return;
     }
     rig::on_paper(async |rig| {

@@ -1,8 +1,17 @@
 //! Secrets that are not there, lack a key, or are wrong.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::api::{DeleteParams, ListParams};
-use ramen_e2e::{GitHost, Group, serving};
+use ramen_e2e::{
+    GitHost, Group,
+    player::{Outcome, Paper, report},
+    serving,
+};
 use ramen_source::testing::{Login, SmartHttpOptions};
 use serde_json::json;
 
@@ -65,6 +74,49 @@ async fn sec15_a_secret_that_is_missing_or_lacks_a_key_heals_the_group_when_it_c
         assert!(serving(&stalled).ends_with(&second), "{stalled:?}");
         let values = secret(&[("TOKEN", "v2")]);
         rig.namespace.apply::<Secret>("values", values).await?;
+        group.serves(&second).await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make e2e"]
+async fn a_deploy_that_failed_is_made_again_when_its_secret_is_another() {
+    let right = Arc::new(AtomicBool::new(true));
+    let judged = Arc::clone(&right);
+    let paper = Paper::new(move |deploy| {
+        let mut told = report(deploy, &["say"]);
+        if !judged.load(Ordering::SeqCst) {
+            told["packages"][0]["ok"] = json!(false);
+            told["errors"] = json!([{
+                "package": "tools/say", "reason": "GoldenFailed", "message": "401",
+            }]);
+            told["outcome"] = json!("failed");
+        }
+        Outcome::Report(told)
+    });
+    rig::with_paper(paper, async |rig| {
+        let token = async |value: &str| {
+            let values = secret(&[("TOKEN", value)]);
+            rig.namespace.apply::<Secret>("values", values).await
+        };
+        token("v1").await?;
+        let first = rig.push("one")?;
+        let mut spec = Group::spec(&rig.git.url(), 1);
+        spec["secrets"] = json!([{ "name": "values" }]);
+        let group = Group::apply(&rig.namespace, "soup", spec).await?;
+        group.serves(&first).await?;
+        right.store(false, Ordering::SeqCst);
+        let second = rig.push("two")?;
+        group.look(&now()).await?;
+        let failed = group
+            .until(|group| is(group, "Ready", "True", "LastGoodServes"))
+            .await?;
+        assert!(serving(&failed).ends_with(&first), "{failed:?}");
+        // Nobody touches the group.
+        right.store(true, Ordering::SeqCst);
+        token("v2").await?;
         group.serves(&second).await?;
         Ok(())
     })

@@ -20,7 +20,7 @@ fn folder() -> PathBuf {
 
 fn blank() -> State {
     let group = validated(json!({}), referenced());
-    let mut rollout = Rollout::load(&group, &Remembered::default()).unwrap();
+    let mut rollout = Rollout::load(&group.key, &Remembered::default()).unwrap();
     rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
     State {
         rollout: Some(rollout),

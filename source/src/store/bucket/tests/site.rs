@@ -152,7 +152,7 @@ fn installed(script: &str) -> Option<PathBuf> {
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr);
         let why = why.trim().lines().last().unwrap_or_default();
-        println!("SKIPPED a bucket of another provider: {why}");
+        ramen_skip::say(&format!("no bucket of another provider: {why}"));
         return None;
     }
     Some(String::from_utf8(done.stdout).unwrap().trim().into())

@@ -1,9 +1,9 @@
-//! HTTP/2 by hand: frames as no library writes them.
+//! HTTP/2 by hand: frames as no library writes them. For the tests of whatever is behind a port.
+
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-
-use crate::support::{KEY, PATH, Running};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -57,22 +57,6 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     fields.collect::<Vec<_>>().concat()
 }
 
-/// The headers of a good request, with more behind them.
-pub(crate) fn good_block(more: &[(&str, &str)]) -> Vec<u8> {
-    let key = format!("Bearer {KEY}");
-    let mut fields = vec![
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":authority", "localhost"),
-        (":path", PATH),
-        ("authorization", key.as_str()),
-        ("accept", "application/json"),
-        ("content-type", "application/json"),
-    ];
-    fields.extend(more);
-    block(&fields)
-}
-
 /// A connection.
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,
@@ -102,8 +86,8 @@ pub(crate) const OK: End = End::Answer(0x88);
 pub(crate) const BAD_REQUEST: End = End::Answer(0x8c);
 
 impl Raw {
-    pub(crate) async fn open(gateway: &Running) -> Self {
-        let stream = TcpStream::connect(gateway.address).await.unwrap();
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
         let mut raw = Self {
             stream,
             kept: Vec::new(),
@@ -149,15 +133,14 @@ impl Raw {
 
     /// How the request on this stream ends.
     pub(crate) async fn end_of(&mut self, stream: u32) -> End {
-        while let Some(frame) = self.next().await {
-            match frame.kind {
-                SETTINGS if frame.flags & ACK == 0 => {
-                    self.send(&crate::frames::frame(SETTINGS, ACK, 0, &[]))
-                        .await;
+        while let Some(got) = self.next().await {
+            match got.kind {
+                SETTINGS if got.flags & ACK == 0 => {
+                    self.send(&frame(SETTINGS, ACK, 0, &[])).await;
                 }
-                HEADERS if frame.stream == stream => return End::Answer(frame.payload[0]),
-                RST_STREAM if frame.stream == stream => {
-                    let code = frame.payload[..4].try_into().unwrap();
+                HEADERS if got.stream == stream => return End::Answer(got.payload[0]),
+                RST_STREAM if got.stream == stream => {
+                    let code = got.payload[..4].try_into().unwrap();
                     return End::Reset(u32::from_be_bytes(code));
                 }
                 _ => {}
@@ -166,7 +149,7 @@ impl Raw {
         End::Closed
     }
 
-    /// Reads to the end; the code that the gateway gave for it, when it gave one.
+    /// Reads to the end; the code that the server gave for it, when it gave one.
     pub(crate) async fn goodbye(&mut self) -> Option<u32> {
         let mut code = None;
         while let Some(frame) = self.next().await {
