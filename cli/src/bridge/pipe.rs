@@ -293,18 +293,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use ramen_source::testing::FreePort;
     use tokio::io::AsyncReadExt as _;
-    use tokio::net::TcpSocket;
 
     use super::*;
     use crate::connect::nearby;
 
     #[tokio::test]
     async fn after_the_end_of_stdin_a_worker_that_is_away_is_tried_once() {
-        // The port is taken, and nobody listens at it.
-        let nobody = TcpSocket::new_v4().unwrap();
-        nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = nobody.local_addr().unwrap().to_string();
+        let address = FreePort::nobody().unwrap().to_string();
         let hang_guard = Duration::from_secs(60);
         let upstream = Upstream::new(nearby(&address, "rmk_any", hang_guard).unwrap());
         let limits = Limits {

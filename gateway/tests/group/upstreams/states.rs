@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ramen_source::testing::FreePort;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -10,28 +11,27 @@ use super::*;
 
 /// A port in front of a server that can be closed and opened again.
 struct Port {
-    address: std::net::SocketAddr,
+    free: FreePort,
     open: Option<tokio::task::JoinHandle<()>>,
     to: String,
 }
 
 impl Port {
     async fn before(http: &Http) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to = http.url()["http://".len()..]
             .trim_end_matches("/mcp")
             .to_owned();
         let mut port = Self {
-            address: listener.local_addr().unwrap(),
+            free: FreePort::new().unwrap(),
             open: None,
             to,
         };
-        port.serve(listener);
+        port.open().await;
         port
     }
 
     fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        format!("http://{}/mcp", self.free.address().unwrap())
     }
 
     fn serve(&mut self, listener: TcpListener) {
@@ -57,7 +57,8 @@ impl Port {
     }
 
     async fn open(&mut self) {
-        let listener = TcpListener::bind(self.address).await.unwrap();
+        let address = self.free.address().unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         self.serve(listener);
     }
 }
