@@ -29,6 +29,10 @@ pub use load::{Fault, Loaded, Sources, load};
 /// Where a workspace keeps its own list.
 pub const PROJECT_FILE: &str = ".ramen/mcp.json";
 
+/// Characters of a secret from which on it is masked. Short values ("1", "true", "info") are settings, and would mask half of
+/// every text.
+pub(crate) const MIN_MASKED: usize = 6;
+
 /// One entry: how a server is reached. Its `Debug` shows no value of the environment and no header.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -163,8 +167,17 @@ impl ServerConfig {
             let token = value.split_once(' ').map(|(_, token)| token);
             [Some(value), token].into_iter().flatten()
         });
-        // Short values ("1", "true", "info") are settings, and would mask half of every text.
-        Redactor::new(secrets.filter(|value| value.chars().count() >= 6))
+        // Of an address, as it is written and as it is sent.
+        let password = match &self.transport {
+            Transport::Http { url, .. } => url.expose().password(),
+            Transport::Stdio { .. } => None,
+        };
+        let sent = password.map(|password| {
+            let bytes = percent_encoding::percent_decode_str(password);
+            bytes.decode_utf8_lossy().into_owned()
+        });
+        let secrets = secrets.chain(password).chain(sent.as_deref());
+        Redactor::new(secrets.filter(|value| value.chars().count() >= MIN_MASKED))
     }
 }
 

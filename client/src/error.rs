@@ -1,5 +1,6 @@
 //! Why something did not work. No message holds a secret of the configuration.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ramen_mcp::McpError;
@@ -8,7 +9,7 @@ use ramen_mcp::McpError;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What can go wrong with one server.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
     /// The configuration cannot be used.
     #[error("the configuration of {server} cannot be used: {why}")]
@@ -24,7 +25,7 @@ pub enum ClientError {
         /// The command.
         program: String,
         /// What the system says.
-        source: std::io::Error,
+        source: Arc<std::io::Error>,
     },
     /// The address cannot be reached.
     #[error("cannot reach {url}: {why}")]

@@ -124,8 +124,22 @@ struct Slot {
     stop: CancellationToken,
     /// It is not to be connected: its configuration cannot be used.
     refused: bool,
-    /// Held while the server is connected for its first use.
-    first_use: Arc<tokio::sync::Mutex<()>>,
+    first_use: Arc<FirstUse>,
+}
+
+/// How a server is connected for its first use.
+#[derive(Default)]
+struct FirstUse {
+    /// Held meanwhile.
+    alone: tokio::sync::Mutex<()>,
+    /// How often that failed, and why it did last.
+    failed: Mutex<(u64, Option<ClientError>)>,
+}
+
+impl FirstUse {
+    fn failed(&self) -> MutexGuard<'_, (u64, Option<ClientError>)> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl std::fmt::Debug for Manager {
@@ -215,17 +229,25 @@ impl Manager {
         let dialled = servers
             .into_iter()
             .filter(|(_, config)| config.enabled)
-            .map(|(name, config)| async move {
+            .enumerate()
+            .map(|(place, (name, config))| async move {
                 let told = inner.begin(&name, config).await;
-                (name, told)
+                (place, name, told)
             });
-        // They start and are told of in order. Each is there as soon as it is connected: one that hangs holds up only what is told.
-        let mut dialled = stream::iter(dialled).buffered(inner.options.parallel.max(1));
-        while let Some((name, told)) = dialled.next().await {
-            match told {
-                Ok((info, tools)) => tracing::info!(server = name, info, tools, "connected"),
-                Err(error) => {
-                    tracing::warn!(server = name, error, "not connected; going on without it");
+        // They start and are told of in order. Each is there as soon as it is connected, and makes room for the next: one that
+        // hangs holds up only what is told.
+        let parallel = inner.options.parallel.max(1);
+        let mut dialled = stream::iter(dialled).buffer_unordered(parallel);
+        let (mut next, mut later) = (0, BTreeMap::new());
+        while let Some((place, name, told)) = dialled.next().await {
+            later.insert(place, (name, told));
+            while let Some((name, told)) = later.remove(&next) {
+                next += 1;
+                match told {
+                    Ok((info, tools)) => tracing::info!(server = name, info, tools, "connected"),
+                    Err(error) => {
+                        tracing::warn!(server = name, error, "not connected; going on without it");
+                    }
                 }
             }
         }
@@ -277,7 +299,8 @@ impl Manager {
                 (None, _) => Arc::clone(&slot.first_use),
             }
         };
-        let _alone = first_use.lock().await;
+        let before = first_use.failed().0;
+        let _alone = first_use.alone.lock().await;
         let config = {
             let slots = self.inner.slots();
             let slot = slots.get(name).ok_or_else(unknown)?;
@@ -286,11 +309,21 @@ impl Manager {
             }
             slot.config.clone()
         };
-        // A failure leaves it as it is: the next use tries again.
+        // Whoever waited for an attempt has its outcome: one after the other would wait longer and longer.
+        if let (count, Some(error)) = &*first_use.failed()
+            && *count != before
+        {
+            return Err(error.clone());
+        }
         let client = tokio::select! {
-            client = self.inner.connect(name, &config) => Arc::new(client?),
+            client = self.inner.connect(name, &config) => client,
             () = self.inner.stop.cancelled() => return Err(ClientError::gone("it was closed")),
         };
+        // A failure leaves it as it is: the next use tries again.
+        let client = Arc::new(client.inspect_err(|error| {
+            let mut failed = first_use.failed();
+            *failed = (failed.0 + 1, Some(error.clone()));
+        })?);
         if self.inner.adopt(name, Arc::clone(&client)).await {
             return Ok(client);
         }
@@ -401,8 +434,10 @@ impl Inner {
             Ok(client) => {
                 let client = Arc::new(client);
                 let told = (client.server_info(), client.tools().len());
-                let stop = self.stop.child_token();
-                self.put(name, Slot::new(config, State::Up, stop));
+                let mut slot = Slot::new(config, State::Up, self.stop.child_token());
+                // Before anybody sees it, or they would connect it once more.
+                slot.arrive(&client);
+                self.put(name, slot);
                 self.adopt(name, client).await;
                 Ok(told)
             }

@@ -11,8 +11,9 @@ mod register;
 mod store;
 pub mod web;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ramen_redact::Secret;
 use url::Url;
@@ -30,9 +31,13 @@ pub struct SignIn {
     store: Arc<Store>,
     open: Arc<Open>,
     client: Registered,
-    /// One sign-in at a time: the second finds the token of the first.
-    alone: Arc<tokio::sync::Mutex<()>>,
+    /// One sign-in at a server at a time: the second finds the token of the first. Those at other servers go on, since a
+    /// person may take minutes.
+    alone: Arc<Mutex<HashMap<String, Alone>>>,
 }
+
+/// Held while somebody signs in at a server.
+type Alone = Arc<tokio::sync::Mutex<()>>;
 
 /// A client that is known to the authorization server before.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +104,8 @@ impl SignIn {
         challenge: Option<&str>,
         used: Option<&Secret>,
     ) -> Result<Secret, ClientError> {
-        let _alone = self.alone.lock().await;
+        let alone = self.alone(server);
+        let _alone = alone.lock().await;
         let challenge = Challenge::read(challenge.unwrap_or_default());
         let mut kept = self.store.get(server);
         if let Some(newer) = newer(kept.as_ref(), used) {
@@ -135,6 +141,11 @@ impl SignIn {
             ClientError::SignInFailed { url, why }
         })?;
         Ok(self.keep(server, &tokens))
+    }
+
+    fn alone(&self, server: &Url) -> Alone {
+        let mut all = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(store::key(server)).or_default())
     }
 
     fn keep(&self, server: &Url, tokens: &Tokens) -> Secret {

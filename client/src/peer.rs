@@ -399,7 +399,7 @@ impl Shared {
                 let outcome = match response.outcome {
                     Ok(result) => Json::parse(result)
                         .map_err(|error| ClientError::answer("a request", error.to_string())),
-                    Err(error) => Err(refusal(&self.redactor, error)),
+                    Err(error) => Err(refusal(|text| self.masked(text), error)),
                 };
                 match response.id {
                     Some(id) => self.answer(&id, outcome),
@@ -418,6 +418,11 @@ impl Shared {
                 None => self.warn("a line that is no message"),
             },
         }
+    }
+
+    /// What a server says, without our secrets in case it quotes them.
+    fn masked(&self, text: &str) -> String {
+        self.wire.mask(self.redactor.redact(text).into_owned())
     }
 
     fn answer(&self, id: &RequestId, outcome: Result<Json, ClientError>) {
@@ -440,8 +445,8 @@ impl Shared {
             method::RESOURCES_CHANGED => self.changes.send_modify(|changes| changes.resources += 1),
             method::PROGRESS => self.progress(params),
             method::LOG_MESSAGE => {
-                let text: String = params.unwrap_or_default().chars().take(2000).collect();
-                let text = self.redactor.redact(&text);
+                let begun: String = params.unwrap_or_default().chars().take(4000).collect();
+                let text: String = self.masked(&begun).chars().take(2000).collect();
                 tracing::debug!(server = self.server, message = %text, "log of a server");
             }
             _ => {}

@@ -2,7 +2,6 @@
 
 use ramen_mcp::McpError;
 use ramen_mcp::model::Json;
-use ramen_redact::Redactor;
 use serde::Deserialize;
 
 use crate::error::ClientError;
@@ -20,13 +19,14 @@ struct Loose {
     data: Option<Json>,
 }
 
-/// The error that a server gives, with our own secrets taken out in case it quotes them.
-pub(crate) fn refusal(redactor: &Redactor, error: &str) -> ClientError {
+/// The error that a server gives, with our own secrets taken out by `mask` in case it quotes them.
+pub(crate) fn refusal(mask: impl Fn(&str) -> String, error: &str) -> ClientError {
     let Ok(loose) = serde_json::from_str::<Loose>(error) else {
         return ClientError::answer("a request", "its error is no error object");
     };
-    let message: String = loose.message.chars().take(MESSAGE).collect();
-    let message = redactor.redact(&message).into_owned();
+    // Masked before it is cut: half a secret is not found any more.
+    let begun: String = loose.message.chars().take(2 * MESSAGE).collect();
+    let message: String = mask(&begun).chars().take(MESSAGE).collect();
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the cast saturates, and a code out of range is none of the protocol's"
@@ -34,6 +34,6 @@ pub(crate) fn refusal(redactor: &Redactor, error: &str) -> ClientError {
     let mut refusal = McpError::new(loose.code as i32, message);
     refusal.data = loose
         .data
-        .and_then(|data| Json::parse(redactor.redact(data.get()).into_owned()).ok());
+        .and_then(|data| Json::parse(mask(data.get())).ok());
     ClientError::Rpc(refusal)
 }

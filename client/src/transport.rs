@@ -65,6 +65,11 @@ pub(crate) trait Wire: Send + Sync + 'static {
     /// Begins to end the connection and what was started for it.
     fn stop(&self);
 
+    /// Takes secrets out of a text that the transport came to know later than the configuration.
+    fn mask(&self, text: String) -> String {
+        text
+    }
+
     /// How long the end may take from now on, whether it has begun or not.
     fn hurry(&self, _patience: Duration) {}
 

@@ -16,6 +16,8 @@ pub const REQUESTED_AT: &str = "ramen.dev/requested-at";
 /// On an `McpGroup`: a new value makes the operator look at the source. Written by a replica that does not
 /// hold the lease when a hook reaches it.
 pub const HINTED_AT: &str = "ramen.dev/hinted-at";
+/// Reason of the Event of an `McpGroup` that a hook made the operator look at.
+pub const HOOK_RECEIVED: &str = "HookReceived";
 /// On an `McpGroup`: any new value makes the operator throw away the callers' key that it made, and make another.
 pub const ROTATE_KEYS_AT: &str = "ramen.dev/rotate-keys-at";
 /// On an `McpGroup`: who changed it last over the operations of the gateway. The fingerprint of a key, never a key.

@@ -90,6 +90,11 @@ impl Operator {
         })
     }
 
+    /// From its next start on it reaches the API server at this address.
+    pub fn reaches(&mut self, server: &str) {
+        server.clone_into(&mut self.server);
+    }
+
     /// Starts it.
     ///
     /// # Errors

@@ -2,13 +2,15 @@
 //!
 //! [`Containers::Real`] runs what a pod's container would run, as a process of this machine with the pod's files,
 //! variables and an address of its own, and tells the API server what becomes of it. [`Containers::Paper`] only says that
-//! worker pods run, and hands a report over in the name of deploy jobs: for many groups. It knows of Ramen only what
-//! stands in the pods, but for where a deploy job's report goes.
+//! worker pods run, and hands a report over in the name of deploy jobs: for many groups. With [`Workers`] somebody answers
+//! at the addresses of worker pods. It knows of Ramen only what stands in the pods, but for where a deploy job's report
+//! goes and how a worker is told what to load.
 
 mod files;
 mod paper;
 mod process;
 mod told;
+mod workers;
 
 use std::{
     collections::HashMap,
@@ -32,6 +34,7 @@ use tokio::{
 
 pub use paper::{Deploy, Outcome, Paper, report};
 pub use process::Programs;
+pub use workers::Workers;
 
 /// Pods that are started at once.
 const STARTS: usize = 16;
@@ -78,7 +81,7 @@ impl Player {
         containers: Containers,
         dir: PathBuf,
     ) -> anyhow::Result<Self> {
-        // On paper, too: who asks such a pod is refused at once and does not wait for an answer.
+        // On paper, too: who asks such a pod is answered or refused at once and does not wait.
         let inside = std::env::var_os("RAMEN_CLUSTER").is_some();
         if inside || matches!(containers, Containers::Real(_)) {
             process::addresses()?;
@@ -161,7 +164,7 @@ async fn run(stage: Arc<Stage>, pod: Pod, orders: mpsc::UnboundedReceiver<Order>
     let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     let ended = match &stage.containers {
         Containers::Real(programs) => process::run(&stage, programs, &pod, orders).await,
-        Containers::Paper(paper) => paper::run(&stage, paper, &pod).await,
+        Containers::Paper(paper) => paper::run(&stage, paper, &pod, orders).await,
     };
     if let Err(error) = ended {
         eprintln!("the player gives up on pod {name}: {error:#}");
@@ -172,8 +175,8 @@ async fn run(stage: Arc<Stage>, pod: Pod, orders: mpsc::UnboundedReceiver<Order>
 /// process.
 fn address() -> std::net::Ipv4Addr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let own = std::process::id() & 0x3fff;
-    let pod = NEXT.fetch_add(1, Ordering::Relaxed) & 0xff;
+    let own = std::process::id() & 0xfff;
+    let pod = NEXT.fetch_add(1, Ordering::Relaxed) & 0x3ff;
     // 10.128.0.0/10, which neither nodes, pods nor Services of `e2e/cluster` use.
-    std::net::Ipv4Addr::from_bits(0x0a80_0000 | own << 8 | pod)
+    std::net::Ipv4Addr::from_bits(0x0a80_0000 | own << 10 | pod)
 }

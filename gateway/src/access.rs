@@ -49,7 +49,7 @@ impl Verify for Entry<'_> {
             let mut caller = Caller::of_bearer(digest, bearer);
             caller.allowed = match self.access {
                 Some(access) => access.admit(&caller)?,
-                None => return Err(Denied::Forbidden),
+                None => return Err(caller.not_allowed()),
             };
             Ok(caller)
         })
@@ -76,7 +76,7 @@ impl Access {
                 Some(rules) => rules.of_key(self.keys.name_of(&caller.digest)),
             },
         };
-        allowed.ok_or(Denied::Forbidden)
+        allowed.ok_or_else(|| caller.not_allowed())
     }
 
     /// What a caller who was let in may use now, from where it is and with what it asked for.
@@ -88,7 +88,7 @@ impl Access {
     ) -> Result<Allowed, Refusal> {
         let allowed = self.admit(caller)?;
         if target.is_some_and(|target| !target.is_in(&allowed)) {
-            return Err(Refusal::Forbidden);
+            return Err(caller.not_allowed().into());
         }
         if !self.ranges.contains(address) {
             return Err(Refusal::Address);

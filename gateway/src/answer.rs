@@ -153,8 +153,10 @@ pub enum Refusal {
     Credential,
     /// Whether the credential is valid cannot be told now.
     Unverified,
-    /// The credential is valid, and its bearer may use nothing here.
+    /// The key is valid, and its bearer may use nothing here.
     Forbidden,
+    /// The token is valid, and its bearer may use nothing here: another one may say more of them.
+    Insufficient,
     /// The address may not call.
     Address,
     /// The `Host` is none of ours.
@@ -179,12 +181,13 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every one.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Headers,
         Self::Ambiguous,
         Self::Credential,
         Self::Unverified,
         Self::Forbidden,
+        Self::Insufficient,
         Self::Address,
         Self::Host,
         Self::Origin,
@@ -219,7 +222,7 @@ impl Refusal {
                 "unavailable",
                 "credentials cannot be verified now; try again later",
             ),
-            Self::Forbidden => (
+            Self::Forbidden | Self::Insufficient => (
                 StatusCode::FORBIDDEN,
                 "forbidden",
                 "no access rule lets this caller in here",

@@ -37,7 +37,7 @@ pub struct Args {
     /// Hosts that are served, separated by commas [default: loopback names on a loopback address, any on others]
     #[arg(long, env = names::ALLOWED_HOSTS, value_name = "HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
-    /// Origins that browsers may call from, separated by commas [default: the gateway's own]
+    /// Origins whose web pages may call groups and read the answers, separated by commas [default: the gateway's own]
     #[arg(long, env = names::ALLOWED_ORIGINS, value_name = "ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
     /// File that says whose tokens count (OIDC), watched; without it only keys do

@@ -66,15 +66,17 @@ pub(crate) fn carried(
         .keys()
         .filter(|name| name.as_str().starts_with(PARAM_PREFIX))
     {
+        // Metadata has bytes under names in `-bin`. No tool of a worker has such a copy, and others are left alone.
+        let Ok(key) = AsciiMetadataKey::from_bytes(name.as_str().as_bytes()) else {
+            continue;
+        };
         let mut lines = headers.get_all(name).iter();
         let text = lines.next().and_then(plain);
         if lines.next().is_some() {
             return Err(McpError::header_mismatch(format!("{name} is there twice")));
         }
-        let key = AsciiMetadataKey::from_bytes(name.as_str().as_bytes()).ok();
-        let value = text.and_then(|text| text.parse().ok());
-        match key.zip(value) {
-            Some(pair) if carried.len() <= MAX_PARAMS => carried.push(pair),
+        match text.and_then(|text| text.parse().ok()) {
+            Some(value) if carried.len() <= MAX_PARAMS => carried.push((key, value)),
             Some(_) => return Err(McpError::header_mismatch("too many Mcp-Param headers")),
             None => return Err(broken(name.as_str())),
         }
@@ -116,7 +118,11 @@ mod tests {
 
     #[test]
     fn copies_of_arguments_go_to_the_worker() {
-        let sent = headers(&[("mcp-param-region", b"eu"), ("x-other", b"1")]);
+        let sent = headers(&[
+            ("mcp-param-region", b"eu"),
+            ("mcp-param-trace-bin", b"AAA="),
+            ("x-other", b"1"),
+        ]);
         let carried = carried(&sent, "2026-07-28").unwrap();
         let carried: Vec<_> = carried
             .iter()

@@ -58,6 +58,14 @@ impl Caller {
         }
     }
 
+    /// Who was verified, and may not use what is here.
+    pub(crate) fn not_allowed(&self) -> Denied {
+        match self.bearer {
+            Some(_) => Denied::Insufficient,
+            None => Denied::Forbidden,
+        }
+    }
+
     /// The bearer of a token of this digest, which was verified.
     pub fn of_bearer(digest: KeyDigest, bearer: Arc<Bearer>) -> Self {
         Self {
@@ -76,8 +84,10 @@ pub enum Denied {
     Invalid,
     /// It cannot be verified now: 503.
     Unavailable,
-    /// It is valid, and its bearer may not use what is here: 403.
+    /// It is a valid key, and its bearer may not use what is here: 403.
     Forbidden,
+    /// The same of a token.
+    Insufficient,
 }
 
 impl From<Denied> for Refusal {
@@ -86,6 +96,7 @@ impl From<Denied> for Refusal {
             Denied::Invalid => Self::Credential,
             Denied::Unavailable => Self::Unverified,
             Denied::Forbidden => Self::Forbidden,
+            Denied::Insufficient => Self::Insufficient,
         }
     }
 }

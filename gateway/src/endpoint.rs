@@ -15,7 +15,6 @@ mod upstream;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -41,7 +40,7 @@ use crate::media::{self, Accepts};
 use crate::metrics::Outcome;
 use crate::names::ZONE_HEADER;
 use crate::pool::{Carried, Credentials};
-use crate::recent::Ended;
+use crate::recent::{Called, Noted};
 use crate::upstreams::Part;
 
 /// One request that came through the gate.
@@ -55,6 +54,8 @@ struct Call<'g> {
     parts: Parts,
     accepts: Accepts,
     place: Place,
+    /// Remembers it, when it is one to remember.
+    noted: Option<Arc<Noted>>,
 }
 
 /// Answers one request. Dropping the future cancels what it does.
@@ -96,7 +97,7 @@ where
         Ok(body) => body,
         Err(refusal) => return refusal.answer(),
     };
-    let call = Call {
+    let mut call = Call {
         gateway,
         group,
         path,
@@ -105,44 +106,23 @@ where
         parts,
         accepts,
         place: entered.place,
+        noted: None,
     };
     match envelope::parse(&body) {
         Ok(Message::Request(request)) => {
-            let (group, caller) = (Arc::clone(&call.group), Arc::clone(&call.caller.id));
-            let begin = Instant::now();
+            let noted = call.called(&request);
+            let noted = noted.map(|called| Arc::new(gateway.recent.begin(called)));
+            call.noted.clone_from(&noted);
             let answer = call.request(&request, &body).await;
-            note(gateway, &group, &caller, &request, answer.status(), begin);
+            if let Some(noted) = noted {
+                noted.answered(&answer);
+            }
             answer
         }
         // A client has nothing else to say that would change anything here.
         Ok(Message::Notification(_) | Message::Response(_)) => answer::empty(StatusCode::ACCEPTED),
         Err(reject) => rejected(&reject),
     }
-}
-
-/// Remembers what ran code or gave something out; lists and the like are noise.
-fn note(
-    gateway: &Gateway,
-    group: &Group,
-    caller: &Arc<str>,
-    request: &envelope::Request<'_>,
-    status: StatusCode,
-    begin: Instant,
-) {
-    let name = match &*request.method {
-        method::TOOLS_CALL | method::PROMPTS_GET => request.params.name(),
-        method::RESOURCES_READ => request.params.uri(),
-        _ => return,
-    };
-    let name = name.and_then(envelope::text);
-    gateway.recent.note(&Ended {
-        group: &group.name,
-        caller,
-        method: &request.method,
-        name: name.as_deref(),
-        status: status.as_u16(),
-        took: begin.elapsed(),
-    });
 }
 
 /// A message that cannot be taken.
@@ -164,6 +144,19 @@ pub(crate) fn status_of(era: Option<Era>, code: i32) -> StatusCode {
 }
 
 impl Call<'_> {
+    /// What is remembered of it: what runs code or gives something out; lists and the like are noise.
+    fn called(&self, request: &envelope::Request<'_>) -> Option<Called> {
+        let name = match &*request.method {
+            method::TOOLS_CALL | method::PROMPTS_GET => request.params.name(),
+            method::RESOURCES_READ => request.params.uri(),
+            _ => return None,
+        };
+        let name = name.and_then(envelope::text);
+        let (group, caller) = (&self.group.name, &self.caller.id);
+        let name = name.as_deref();
+        Some(Called::new(group, caller, &request.method, name))
+    }
+
     async fn request(self, request: &envelope::Request<'_>, body: &Bytes) -> Answer {
         let copies = match copies::read(&self.parts.headers) {
             Ok(copies) => copies,
@@ -304,7 +297,12 @@ impl Call<'_> {
             }
             let next = match all.take(&page, &allowed) {
                 None => return reply::unusable(ask, "its list cannot be read"),
-                Some(Next::Nothing) => break,
+                Some(Next::Nothing) => {
+                    return match all.finish(&ask.id) {
+                        Some(whole) => self.respond(ask, whole),
+                        None => reply::unusable(ask, "its list is too long"),
+                    };
+                }
                 Some(Next::Page(cursor)) => hide::at_cursor(request, &cursor),
             };
             let Some(next) = next else {
@@ -315,10 +313,8 @@ impl Call<'_> {
                 Err(status) => return reply::failed(ask, &status),
             };
         }
-        match all.finish(&ask.id) {
-            Some(whole) => self.respond(ask, whole),
-            None => reply::unusable(ask, "its list is too long"),
-        }
+        // A part of the list would look like all of it.
+        reply::unusable(ask, "its list does not end")
     }
 
     /// The one answer of a request, after another look at the caller.
@@ -327,8 +323,14 @@ impl Call<'_> {
             return self.refuse(refusal);
         }
         let answer = match reply::code_of(&reply, &ask.id) {
-            Ok(None) if !self.accepts.json => Outcome::Ok.mark(stream::single(&reply)),
-            Ok(None) => answer::json(StatusCode::OK, reply),
+            Ok(None) => {
+                let outcome = ask.outcome_of(&reply);
+                outcome.mark(if self.accepts.json {
+                    answer::json(StatusCode::OK, reply)
+                } else {
+                    stream::single(&reply)
+                })
+            }
             Ok(Some(code)) => {
                 let reply = ask.put_back(reply);
                 Outcome::Error.mark(answer::json(status_of(Some(ask.era), code), reply))
@@ -409,6 +411,16 @@ impl Ask {
     /// What it is about and the caller may use.
     fn shown(&self) -> Option<&Target> {
         self.target.as_ref().filter(|_| !self.hidden)
+    }
+
+    /// What a result of it comes to.
+    fn outcome_of(&self, result: &[u8]) -> Outcome {
+        let calls = matches!(self.target, Some(Target::Tool(_)));
+        if calls && reply::is_error(result) {
+            Outcome::ToolError
+        } else {
+            Outcome::Ok
+        }
     }
 
     /// An error of a worker as it goes out: one of something hidden names what was asked for.

@@ -12,6 +12,7 @@ use ramen_mcp::model::Implementation;
 use tokio::sync::watch;
 
 use crate::answer::{self, Answer, Refusal};
+use crate::cors;
 use crate::door::{self, Door};
 use crate::endpoint;
 use crate::groups::{Group, Groups, is_label};
@@ -80,6 +81,8 @@ impl Gateway {
         B: HttpBody<Data = Bytes> + Unpin,
     {
         let presented = request.headers().contains_key(AUTHORIZATION);
+        // Of web pages that may read the answer of a group.
+        let origin = self.door.sites.listed(request.headers()).cloned();
         let answer = match self.place(&request) {
             Place::Health => return health(&request, true),
             Place::Ready => return health(&request, self.is_ready()),
@@ -92,12 +95,20 @@ impl Gateway {
                 self.told(answer, presented)
             }
             Place::Group(group, path) => {
+                let (request, preflight) = self.preflight(request, "POST");
+                if let Some(answer) = preflight {
+                    return answer;
+                }
                 let running = self.metrics.begin(group.as_ref().map(|group| &group.name));
                 let answer = endpoint::answer(self, group, &path, peer, request).await;
                 running.end(&answer);
-                return answer;
+                return cors::readable(answer, origin);
             }
-            Place::Description(oidc, path) => described(oidc, &path, &request),
+            Place::Description(oidc, path) => {
+                let (request, preflight) = self.preflight(request, "GET");
+                let answer = preflight.unwrap_or_else(|| described(oidc, &path, &request));
+                cors::readable(answer, origin)
+            }
             Place::Nothing => match door::bounds(request.headers()) {
                 Ok(()) => Refusal::Path.answer(),
                 Err(refusal) => refusal.answer(),
@@ -134,6 +145,20 @@ impl Gateway {
             }
             None => Place::Nothing,
         }
+    }
+
+    /// The request again, and the answer when a browser asks by it whether a page may send another one.
+    fn preflight<B>(
+        &self,
+        request: Request<B>,
+        methods: &'static str,
+    ) -> (Request<B>, Option<Answer>) {
+        if request.method() != Method::OPTIONS {
+            return (request, None);
+        }
+        let (parts, body) = request.into_parts();
+        let answer = cors::preflight(&self.door, &parts, methods);
+        (Request::from_parts(parts, body), answer)
     }
 
     /// The answer to a refusal at `path`; to one of the credential with how to get one.

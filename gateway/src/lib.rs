@@ -9,6 +9,7 @@ pub mod answer;
 pub mod callers;
 pub mod config;
 mod copies;
+mod cors;
 #[cfg(feature = "discovery-kube")]
 pub mod discovery;
 pub mod door;

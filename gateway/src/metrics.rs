@@ -143,7 +143,7 @@ impl Metrics {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "requests",
-            "Requests to groups by how they ended (ok, error, invalid, refused, unavailable, deadline, exhausted, lost, bad_worker, stream, listening, cancelled)",
+            "Requests to groups by how they ended (ok, tool_error, error, invalid, refused, unavailable, deadline, exhausted, lost, bad_worker, stream, listening, cancelled)",
             self.requests.clone(),
         );
         registry.register_with_unit(
@@ -237,7 +237,7 @@ impl Metrics {
         let (family, reason) = match refusal {
             Refusal::Credential => (&self.auth_failures, "credential"),
             Refusal::Unverified => (&self.auth_failures, "unverified"),
-            Refusal::Forbidden => (&self.auth_failures, "forbidden"),
+            Refusal::Forbidden | Refusal::Insufficient => (&self.auth_failures, "forbidden"),
             Refusal::Address => (&self.auth_failures, "address"),
             Refusal::Host => (&self.auth_failures, "host"),
             Refusal::Origin => (&self.auth_failures, "origin"),

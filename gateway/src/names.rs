@@ -30,7 +30,7 @@ pub const NAMESPACE: &str = "RAMEN_GATEWAY_NAMESPACE";
 pub const CONFIG: &str = "RAMEN_GATEWAY_CONFIG";
 /// Hosts that are served, separated by commas; unset: loopback names on a loopback address, any on others.
 pub const ALLOWED_HOSTS: &str = "RAMEN_ALLOWED_HOSTS";
-/// Origins that browsers may call from, separated by commas; unset: the gateway's own.
+/// Origins whose web pages may call groups and read the answers (CORS), separated by commas; unset: the gateway's own.
 pub const ALLOWED_ORIGINS: &str = "RAMEN_ALLOWED_ORIGINS";
 /// File that says whose tokens count (OIDC); without it only keys do. Read again when it changes.
 pub const OIDC_CONFIG: &str = "RAMEN_OIDC_CONFIG";

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 
 use crate::answer::Refusal;
 
@@ -18,7 +19,7 @@ pub struct Sites {
     pub loopback: bool,
     /// Hosts, with or without a port.
     pub hosts: Vec<String>,
-    /// Origins such as `https://app.example.com`.
+    /// Origins such as `https://app.example.com`, whose pages may call groups.
     pub origins: Vec<String>,
 }
 
@@ -42,12 +43,23 @@ impl Sites {
         Ok(())
     }
 
+    /// The origin of a request, when it is one of the list.
+    pub(crate) fn listed<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
+        if self.origins.is_empty() {
+            return None;
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let origin = origins.next().filter(|_| origins.next().is_none())?;
+        self.is_listed(origin.to_str().ok()?).then_some(origin)
+    }
+
+    fn is_listed(&self, origin: &str) -> bool {
+        let mut known = self.origins.iter();
+        known.any(|known| known.eq_ignore_ascii_case(origin))
+    }
+
     fn is_welcome(&self, origin: &str, host: &str) -> bool {
-        if self
-            .origins
-            .iter()
-            .any(|known| known.eq_ignore_ascii_case(origin))
-        {
+        if self.is_listed(origin) {
             return true;
         }
         let Some((_, authority)) = origin.split_once("://") else {

@@ -1,12 +1,14 @@
 //! What was called lately: who, what, how it ended. No arguments and no results are kept.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::groups::GroupName;
+use crate::metrics::Outcome;
 
 /// Calls that are remembered.
 const KEPT: usize = 1000;
@@ -20,54 +22,111 @@ pub struct Recent(Mutex<VecDeque<Entry>>);
 #[derive(Debug, Clone)]
 struct Entry {
     at: SystemTime,
-    group: GroupName,
-    caller: std::sync::Arc<str>,
-    method: String,
-    name: Option<String>,
-    status: u16,
+    call: Called,
+    end: End,
     took: Duration,
 }
 
-/// One call that ended.
-#[derive(Debug)]
-pub struct Ended<'a> {
-    /// Of which group.
-    pub group: &'a GroupName,
-    /// Who called.
-    pub caller: &'a std::sync::Arc<str>,
-    /// The method.
-    pub method: &'a str,
-    /// The tool, prompt or resource.
-    pub name: Option<&'a str>,
-    /// The HTTP status.
-    pub status: u16,
-    /// How long it took.
-    pub took: Duration,
+/// A call, as far as it is remembered.
+#[derive(Debug, Clone)]
+pub struct Called {
+    group: GroupName,
+    caller: Arc<str>,
+    method: String,
+    name: Option<String>,
 }
 
-impl Recent {
-    /// Remembers a call.
-    pub fn note(&self, ended: &Ended<'_>) {
+impl Called {
+    /// A method of a group by somebody, and the tool, prompt or resource that it is about.
+    pub fn new(group: &GroupName, caller: &Arc<str>, method: &str, name: Option<&str>) -> Self {
+        let clipped = |text: &str| text.chars().take(MAX_NAME).collect();
+        Self {
+            group: group.clone(),
+            caller: Arc::clone(caller),
+            method: clipped(method),
+            name: name.map(clipped),
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End {
+    outcome: Outcome,
+    /// That of HTTP; `None`: the caller went away before there was one.
+    status: Option<u16>,
+}
+
+/// A call under way. It is remembered when this is dropped, however that comes: as cancelled unless it was told to have
+/// ended.
+#[derive(Debug)]
+pub struct Noted {
+    recent: Arc<Recent>,
+    call: Called,
+    begin: Instant,
+    end: Mutex<End>,
+}
+
+impl Noted {
+    fn end(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is answered so. What comes as events goes on.
+    pub(crate) fn answered(&self, answer: &Answer) {
+        let mut end = self.end();
+        end.status = Some(answer.status().as_u16());
+        let outcome = Outcome::of(answer);
+        if outcome != Outcome::Stream {
+            end.outcome = outcome;
+        }
+    }
+
+    /// It ended so.
+    pub(crate) fn ended(&self, outcome: Outcome) {
+        self.end().outcome = outcome;
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
         let entry = Entry {
             at: SystemTime::now(),
-            group: ended.group.clone(),
-            caller: ended.caller.clone(),
-            method: ended.method.chars().take(MAX_NAME).collect(),
-            name: ended.name.map(|name| name.chars().take(MAX_NAME).collect()),
-            status: ended.status,
-            took: ended.took,
+            call: self.call.clone(),
+            end: *self.end(),
+            took: self.begin.elapsed(),
         };
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.recent.entries();
         if entries.len() >= KEPT {
             entries.pop_front();
         }
         entries.push_back(entry);
     }
+}
+
+impl Recent {
+    /// A call begins.
+    pub fn begin(self: &Arc<Self>, call: Called) -> Noted {
+        Noted {
+            recent: Arc::clone(self),
+            call,
+            begin: Instant::now(),
+            end: Mutex::new(End {
+                outcome: Outcome::Cancelled,
+                status: None,
+            }),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// The newest calls, newest first, of the groups that may be shown.
     pub fn newest(&self, shown: impl Fn(&GroupName) -> bool, limit: usize) -> Vec<Value> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let chosen = entries.iter().rev().filter(|entry| shown(&entry.group));
+        let entries = self.entries();
+        let chosen = entries.iter().rev();
+        let chosen = chosen.filter(|entry| shown(&entry.call.group));
         chosen.take(limit).map(Entry::json).collect()
     }
 }
@@ -77,14 +136,17 @@ impl Entry {
         let at = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut json = json!({
             "unixMs": u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
-            "group": self.group.to_string(),
-            "caller": &*self.caller,
-            "method": self.method,
-            "status": self.status,
+            "group": self.call.group.to_string(),
+            "caller": &*self.call.caller,
+            "method": self.call.method,
+            "outcome": self.end.outcome.label(),
             "tookMs": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
         });
-        if let Some(name) = &self.name {
+        if let Some(name) = &self.call.name {
             json["name"] = name.as_str().into();
+        }
+        if let Some(status) = self.end.status {
+            json["status"] = status.into();
         }
         json
     }
@@ -96,20 +158,16 @@ mod tests {
 
     #[test]
     fn the_newest_come_first_and_the_oldest_are_forgotten() {
-        let recent = Recent::default();
+        let recent = Arc::<Recent>::default();
         let group = |name: &str| GroupName {
             namespace: "a".into(),
             name: name.into(),
         };
         for n in 0..KEPT + 2 {
-            recent.note(&Ended {
-                group: &group(if n % 2 == 0 { "even" } else { "odd" }),
-                caller: &"key:1".into(),
-                method: "tools/call",
-                name: Some(&n.to_string()),
-                status: 200,
-                took: Duration::ZERO,
-            });
+            let group = group(if n % 2 == 0 { "even" } else { "odd" });
+            let name = n.to_string();
+            let call = Called::new(&group, &"key:1".into(), "tools/call", Some(&name));
+            drop(recent.begin(call));
         }
         let all = recent.newest(|_| true, KEPT + 10);
         assert_eq!(all.len(), KEPT);

@@ -201,7 +201,7 @@ reasons! {
         InstallerMissing: "The program `uv` was not found.",
             "Install it (`pip install uv`), or set `RAMEN_UV` to its path.";
         DepsTooLarge: "The installed requirements are larger than allowed.",
-            "Require less, or raise the limit.";
+            "Require less, or raise the limit. What the build of a local source writes counts too.";
         DiskFull: "There is no room left on the disk.",
             "Free some, or give the deploy step more ephemeral storage.";
         PythonUnavailable: "There is no host for the wanted Python version.",
@@ -213,7 +213,7 @@ reasons! {
         ImportTimeout: "Importing the package's code took longer than the deadline.",
             "Move slow work from the top of the file into the callable.";
         ImportCrashed: "The process ended while it imported the package's code.",
-            "Look for native code, `os._exit` or a signal; try the import with plain Python.";
+            "Look for native code, `os._exit`, a signal, or more memory than there is (the message names the bound); try the import with plain Python.";
         CallableMissing: "The code does not define the `callable`.",
             "Define the function, or correct `callable` in the descriptor.";
         CallableNotCallable: "What `callable` names is not a function.",

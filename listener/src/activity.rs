@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::slow::SlowReader;
+use crate::slow::{SlowReader, until_written};
 
 /// How often a connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -302,8 +303,9 @@ impl Drop for Open {
 #[derive(Debug)]
 pub struct Held<B> {
     body: B,
-    slow: Option<SlowReader<()>>,
-    _open: Open,
+    open: Option<Open>,
+    /// Of a large answer, until its bytes were written.
+    unwritten: Option<Arc<(SlowReader<()>, Option<Open>)>>,
 }
 
 impl<B: http_body::Body> Held<B> {
@@ -311,8 +313,8 @@ impl<B: http_body::Body> Held<B> {
     pub fn new(body: B, open: Open) -> Self {
         Self {
             body,
-            slow: None,
-            _open: open,
+            open: Some(open),
+            unwritten: None,
         }
     }
 
@@ -321,12 +323,14 @@ impl<B: http_body::Body> Held<B> {
     pub fn read_or(mut self, cut: &Arc<Notify>) -> Self {
         let size = self.body.size_hint().exact().unwrap_or(0);
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        self.slow = SlowReader::watch(size, || (), cut);
+        if let Some(slow) = SlowReader::watch(size, || (), cut) {
+            self.unwritten = Some(Arc::new((slow, self.open.take())));
+        }
         self
     }
 }
 
-impl<B: http_body::Body + Unpin> http_body::Body for Held<B> {
+impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Held<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -334,7 +338,15 @@ impl<B: http_body::Body + Unpin> http_body::Body for Held<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+        let Self {
+            body, unwritten, ..
+        } = self.get_mut();
+        let polled = Pin::new(body).poll_frame(cx);
+        let Some(unwritten) = unwritten else {
+            return polled;
+        };
+        let keep = |data| until_written(data, Arc::clone(unwritten));
+        polled.map_ok(|frame| frame.map_data(keep))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -16,6 +16,6 @@ pub use accept::{Port, serve};
 pub use activity::{Bounds, Connection, Held, Open, Requests, behind_the_others};
 pub use descriptors::places;
 pub use metrics::serve_metrics;
-pub use slow::SlowReader;
+pub use slow::{SlowReader, until_written};
 pub use stream::Stream;
 pub use tls::{Tls, TlsError};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -34,6 +35,23 @@ impl<P> SlowReader<P> {
             _permit: permit(),
             timer: timer.abort_handle(),
         })
+    }
+}
+
+/// Bytes of an answer with what is kept until the last of them went out. That a body was taken says nothing of it: hyper takes
+/// all that there is, and has it wait for the client.
+pub fn until_written<K: Send + 'static>(bytes: Bytes, kept: K) -> Bytes {
+    Bytes::from_owner(Unwritten { bytes, _kept: kept })
+}
+
+struct Unwritten<K> {
+    bytes: Bytes,
+    _kept: K,
+}
+
+impl<K> AsRef<[u8]> for Unwritten<K> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -25,9 +25,7 @@ use crate::artifacts::Artifacts;
 use crate::deploy::Jobs;
 use crate::gateways;
 use crate::group::build::Network;
-use crate::group::{
-    Context, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile,
-};
+use crate::group::{Context, Guarded, Operator, PodsBucket, Runs, Wake, Work, on_error, reconcile};
 use crate::http::Pages;
 use crate::lease::Holder;
 use crate::metrics::Metrics;

@@ -122,12 +122,19 @@ pub struct ServeArgs {
     /// Calls at once in one host process
     #[arg(long, env = names::HOST_THREADS, default_value = "8", value_name = "N")]
     pub host_threads: String,
+    /// Memory of all host processes together; unset: what the container or the machine has, less
+    /// a reserve; 0: no bound
+    #[arg(long, env = names::HOSTS_MEMORY_MIB, value_name = "MIB")]
+    pub hosts_memory_mib: Option<String>,
     /// Resident memory at which a host is replaced; 0: never
     #[arg(long, env = names::HOST_RSS_LIMIT_MIB, default_value = "0", value_name = "MIB")]
     pub host_rss_limit_mib: String,
     /// Calls after which a host is replaced; 0: never
     #[arg(long, env = names::HOST_MAX_CALLS, default_value = "0", value_name = "N")]
     pub host_max_calls: String,
+    /// Longest import of one package
+    #[arg(long, env = names::IMPORT_TIMEOUT_SECS, default_value = "30", value_name = "SECS")]
+    pub import_timeout_secs: String,
     /// Variables of this process that the code gets too, by their names
     #[arg(long, env = names::HOST_ENV, default_value = "", hide_default_value = true, value_name = "NAMES")]
     pub host_env: String,
@@ -201,10 +208,14 @@ pub struct Config {
     pub hosts: usize,
     /// Calls at once in each.
     pub host_threads: usize,
+    /// Memory of all hosts together; `None`: as much as there is, 0: no bound.
+    pub hosts_memory_mib: Option<u64>,
     /// Resident bytes at which a host is replaced.
     pub host_max_rss: u64,
     /// Calls after which a host is replaced.
     pub host_max_calls: u64,
+    /// Longest import of one package.
+    pub import_timeout: Duration,
     /// What the code gets of our own environment.
     pub host_env: Vec<(String, String)>,
     /// The artifact store.
@@ -255,7 +266,8 @@ impl Reader {
     fn number(&mut self, name: &str, text: &str, min: u64, max: u64) -> u64 {
         let wanted = format!("a number from {min} to {max}");
         let number: u64 = self.parse(name, text, &wanted);
-        if !(min..=max).contains(&number) && !self.0.iter().any(|fault| fault.starts_with(name)) {
+        let told = |fault: &String| fault.split(':').next() == Some(name);
+        if !(min..=max).contains(&number) && !self.0.iter().any(told) {
             self.0.push(format!("{name}: `{text}` is not {wanted}"));
         }
         number
@@ -311,8 +323,10 @@ impl Config {
             call_timeout_secs,
             hosts,
             host_threads,
+            hosts_memory_mib,
             host_rss_limit_mib,
             host_max_calls,
+            import_timeout_secs,
             host_env,
             store,
             store_token_file,
@@ -421,10 +435,18 @@ impl Config {
                 reader.count(names::HOSTS, &text, 1, 1024)
             }),
             host_threads: reader.count(names::HOST_THREADS, &host_threads, 1, 512),
+            hosts_memory_mib: hosts_memory_mib
+                .map(|text| reader.number(names::HOSTS_MEMORY_MIB, &text, 0, 1 << 30)),
             host_max_rss: 1024
                 * 1024
                 * reader.number(names::HOST_RSS_LIMIT_MIB, &host_rss_limit_mib, 0, 1 << 30),
             host_max_calls: reader.number(names::HOST_MAX_CALLS, &host_max_calls, 0, u64::MAX),
+            import_timeout: Duration::from_secs(reader.number(
+                names::IMPORT_TIMEOUT_SECS,
+                &import_timeout_secs,
+                1,
+                86_400,
+            )),
             host_env: host_env.read(|name| std::env::var(name).ok()),
             cache_dir: cache_dir.unwrap_or_else(|| store.default_cache(Path::new(""))),
             store,

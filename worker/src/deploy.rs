@@ -97,9 +97,13 @@ pub struct DeployArgs {
     #[arg(long, value_name = "SECS", default_value_t = 600)]
     pub timeout: u64,
     /// Seconds for the import of one package.
-    #[arg(long, value_name = "SECS", default_value_t = 30)]
+    #[arg(long, value_name = "SECS", env = names::IMPORT_TIMEOUT_SECS, default_value_t = 30)]
     pub import_timeout: u64,
-    /// The most that installed requirements may take.
+    /// Memory for all processes of the group together, 0 for no bound [default: what the container
+    /// or the machine has, less a reserve].
+    #[arg(long, value_name = "MIB", env = names::HOSTS_MEMORY_MIB)]
+    pub hosts_memory_mib: Option<u64>,
+    /// The most that installed requirements may take, and the most that building local ones may write.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
     pub max_deps_bytes: u64,
     /// How progress is told: JSON lines on stdout, text on stderr, or not.

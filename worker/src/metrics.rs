@@ -238,7 +238,7 @@ fn cause(death: &Death) -> Option<&'static str> {
         Death::Signalled(_) => "signal",
         Death::Channel(_) => "channel",
         Death::Ended(EndCause::Overdue) => "overdue",
-        Death::Ended(EndCause::Memory) => "memory",
+        Death::Ended(EndCause::Memory | EndCause::Budget { .. }) => "memory",
         Death::Ended(EndCause::Recycled) => "recycled",
         Death::Ended(EndCause::Load) => "load",
         Death::Ended(EndCause::Retired) => return None,

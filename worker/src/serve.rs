@@ -18,7 +18,7 @@ use crate::config::{Config, ServeArgs};
 use crate::desired::Follower;
 use crate::gate::{Door, DoorFiles, Gate, InFlight, watch_keys};
 use crate::generation::{Manager, Setting};
-use crate::hosts::LoadLimits;
+use crate::hosts::{LoadLimits, Memory};
 use crate::listener;
 use crate::metrics::Metrics;
 use crate::service::{self, Front};
@@ -99,6 +99,8 @@ impl Worker {
             host_threads,
             host_max_rss,
             host_max_calls,
+            hosts_memory_mib,
+            import_timeout,
             host_env,
             store,
             cache_dir,
@@ -125,7 +127,17 @@ impl Worker {
         });
         let metrics = Metrics::new();
         let zone = zone.unwrap_or_default();
-        tracing::info!(group, zone, hosts, host_threads, max_inflight, "starting");
+        let memory = Memory::new(hosts_memory_mib);
+        let hosts_memory_mib = memory.budget_mib();
+        tracing::info!(
+            group,
+            zone,
+            hosts,
+            host_threads,
+            hosts_memory_mib,
+            max_inflight,
+            "starting"
+        );
         let setting = Setting {
             group,
             store,
@@ -139,7 +151,8 @@ impl Worker {
             host_env,
             call_timeout,
             drain,
-            limits: LoadLimits::default(),
+            limits: LoadLimits::of_package(import_timeout),
+            memory,
             secrets,
         };
         let manager = Manager::new(setting, Arc::clone(&metrics));

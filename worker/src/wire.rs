@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use prost::Message;
+use ramen_listener::until_written;
 use ramen_proto::v1::JsonRpc;
 use tonic::Status;
 
@@ -146,8 +147,6 @@ pub(crate) enum Body {
         message: Option<Bytes>,
         /// Whether the trailers were sent.
         done: bool,
-        /// What ends with the body.
-        guard: Option<SlowReader>,
     },
     /// What tonic answers.
     Tonic(tonic::body::Body),
@@ -163,16 +162,11 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Unary {
-                message,
-                done,
-                guard,
-            } => Poll::Ready(match message.take() {
+            Self::Unary { message, done } => Poll::Ready(match message.take() {
                 Some(message) => Some(Ok(Frame::data(message))),
                 None if *done => None,
                 None => {
                     *done = true;
-                    *guard = None;
                     let mut trailers = HeaderMap::with_capacity(1);
                     trailers.insert("grpc-status", HeaderValue::from_static("0"));
                     Some(Ok(Frame::trailers(trailers)))
@@ -201,7 +195,7 @@ impl HttpBody for Body {
     }
 }
 
-/// A large answer counts as a call in flight until it was read.
+/// A large answer counts as a call in flight until it was written.
 pub(crate) type SlowReader = ramen_listener::SlowReader<Option<Permit>>;
 
 /// The answer of a unary call.
@@ -210,9 +204,11 @@ pub(crate) fn respond(outcome: Result<Bytes, Status>, guard: Option<SlowReader>)
         Ok(body) if body.len() > MAX_MESSAGE => too_large("the response", body.len()).into_http(),
         Ok(body) => {
             let mut response = Response::new(Body::Unary {
-                message: Some(encode(&body)),
+                message: Some(match guard {
+                    Some(guard) => until_written(encode(&body), guard),
+                    None => encode(&body),
+                }),
                 done: false,
-                guard,
             });
             let grpc = HeaderValue::from_static("application/grpc");
             response.headers_mut().insert(header::CONTENT_TYPE, grpc);

@@ -8,6 +8,9 @@ use std::process::Command;
 
 use ramen_group::{Outcome, Report};
 
+#[path = "support/pythons.rs"]
+mod pythons;
+
 fn bin_dir() -> PathBuf {
     let own = Path::new(env!("CARGO_BIN_EXE_ramen-worker"))
         .parent()
@@ -15,13 +18,13 @@ fn bin_dir() -> PathBuf {
     std::env::var_os("RAMEN_BIN_DIR").map_or_else(|| own.to_owned(), PathBuf::from)
 }
 
-fn deploy(example: &str, dir: &Path) -> Report {
+fn deploy(example: &str, python: &str, dir: &Path) -> Report {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ramen-worker"));
     command.args([
         "deploy",
         "--python",
-        "3.11",
+        python,
         "--progress",
         "none",
         "--group",
@@ -49,7 +52,7 @@ fn deploy(example: &str, dir: &Path) -> Report {
 #[test]
 fn the_demo_group_is_ok_without_a_network() {
     let dir = tempfile::tempdir().unwrap();
-    let report = deploy("demo-group", dir.path());
+    let report = deploy("demo-group", "3.11", dir.path());
     assert_eq!(report.outcome, Outcome::Ok, "{:#?}", report.errors);
     assert_eq!(report.golden.passed, 3);
     assert!(report.deps.is_none());
@@ -59,7 +62,7 @@ fn the_demo_group_is_ok_without_a_network() {
 #[test]
 fn published_libraries_install_import_and_answer_their_golden_calls() {
     let dir = tempfile::tempdir().unwrap();
-    let report = deploy("real-group", dir.path());
+    let report = deploy("real-group", "3.11", dir.path());
     assert_eq!(
         report.outcome,
         Outcome::Ok,
@@ -90,7 +93,28 @@ fn published_libraries_install_import_and_answer_their_golden_calls() {
     assert_eq!(skipped, 1, "{:#?}", report.warnings);
 
     // Unchanged requirements: everything is known.
-    let again = deploy("real-group", dir.path());
+    let again = deploy("real-group", "3.11", dir.path());
     assert_eq!(again.outcome, Outcome::Ok, "{:#?}", again.errors);
     assert_eq!(again.deps, report.deps);
+}
+
+#[test]
+fn published_libraries_answer_on_the_newest_python_too() {
+    let pythons = pythons::wanted(&bin_dir());
+    let [_, .., newest] = &pythons[..] else {
+        println!("skipped: RAMEN_TEST_PYTHONS=all tests with newer ones");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let report = deploy("real-group", newest, dir.path());
+    assert_eq!(
+        report.outcome,
+        Outcome::Ok,
+        "{newest}: {:#?}\n{}",
+        report.errors,
+        report.log
+    );
+    assert_eq!(report.golden.failed, 0);
+    assert!(report.golden.passed >= 15);
+    assert_eq!(report.desired_state().unwrap().python, *newest);
 }

@@ -87,7 +87,7 @@ pub(super) struct Asked {
     pub(super) requested: Option<String>,
     /// The last of these that was acted on.
     pub(super) acted_on: Option<String>,
-    /// `ramen.dev/hinted-at`: by a webhook.
+    /// By a webhook, as far as the cluster remembers.
     pub(super) hinted: Option<String>,
 }
 
@@ -207,6 +207,7 @@ impl Detail {
             .map(|pod| PodView::of(pod, &status.zones, serving))
             .collect();
         pods.sort_by(|a, b| (&a.zone, &a.name).cmp(&(&b.zone, &b.name)));
+        let events = in_order(events);
         Self {
             group: summary,
             url: group.spec.source.url.clone(),
@@ -227,7 +228,7 @@ impl Detail {
             asked: Asked {
                 requested: annotation(labels::REQUESTED_AT),
                 acted_on: status.last_requested_at,
-                hinted: annotation(labels::HINTED_AT),
+                hinted: hinted(annotation(labels::HINTED_AT), &events),
             },
             events: newest(events),
             unread,
@@ -297,8 +298,30 @@ impl PodView {
     }
 }
 
-/// The newest events, the newest last.
-fn newest(events: &[Event]) -> Vec<EventView> {
+/// When a webhook asked last. Every hook leaves an event, which the cluster forgets after a while; one that reached a replica
+/// without the lease leaves the time on the group too.
+fn hinted(mark: Option<String>, events: &[EventView]) -> Option<String> {
+    let mut hooks = events.iter().rev();
+    let event = hooks.find(|event| event.reason == labels::HOOK_RECEIVED);
+    let marked: Option<Timestamp> = mark
+        .as_deref()
+        .and_then(|mark| mark.split(' ').next()?.parse().ok());
+    match event.and_then(|event| event.at) {
+        Some(at) if marked.is_none_or(|marked| marked < at) => {
+            Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        }
+        _ => mark,
+    }
+}
+
+/// The newest of events in order.
+fn newest(mut events: Vec<EventView>) -> Vec<EventView> {
+    let older = events.len().saturating_sub(EVENTS);
+    events.split_off(older)
+}
+
+/// Events, the newest last.
+fn in_order(events: &[Event]) -> Vec<EventView> {
     let mut views: Vec<EventView> = events
         .iter()
         .map(|event| {
@@ -320,8 +343,7 @@ fn newest(events: &[Event]) -> Vec<EventView> {
         })
         .collect();
     views.sort_by_key(|view| view.at);
-    let older = views.len().saturating_sub(EVENTS);
-    views.split_off(older)
+    views
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The end of a bridge, however it comes: no server stays behind, nor anything that it started.
 
+use std::path::Path;
+use std::process::Stdio;
+
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::json;
@@ -24,12 +27,18 @@ fn deaf() -> (Home, Bridge, Vec<Pid>) {
     let file = home.config_file().display().to_string();
     let mut bridge = Bridge::start(home.command(&["bridge", "--config", &file]));
     assert_eq!(bridge.tools(), ["deaf_act"]);
-    let pids = std::fs::read_to_string(pids).unwrap();
-    let pids = pids.split_whitespace();
+    let pids = read(&pids);
+    (home, bridge, pids)
+}
+
+/// The server's process and that which it started.
+fn read(pids: &Path) -> Vec<Pid> {
+    let text = std::fs::read_to_string(pids).unwrap();
+    let pids = text.split_whitespace();
     let pids = pids.map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
     let pids: Vec<_> = pids.collect();
     assert_eq!(pids.len(), 2);
-    (home, bridge, pids)
+    pids
 }
 
 fn until_dead(pids: &[Pid]) {
@@ -83,15 +92,15 @@ fn a_command_that_is_killed_in_a_call_leaves_no_process_behind() {
         "env": {"PIDS": pids.display().to_string()}}}));
     let mut call = home
         .command(&["call", "act", "--server", "deaf"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     while !pids.exists() {
         std::thread::yield_now();
     }
-    let text = std::fs::read_to_string(pids).unwrap();
-    let pids = text.split_whitespace();
-    let pids = pids.map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
-    let pids: Vec<_> = pids.collect();
+    let pids = read(&pids);
     call.kill().unwrap();
     call.wait().unwrap();
     until_dead(&pids);

@@ -169,7 +169,8 @@ fn open(name: &str, config: &ServerConfig, options: &Options) -> Result<Link, Cl
         }
         Transport::Http { url, headers } => {
             let (sign_in, addresses) = (options.sign_in.clone(), options.addresses.clone());
-            http::open(name, url, headers, limits, sign_in, addresses)
+            let redactor = config.redactor();
+            http::open(name, url, headers, limits, redactor, sign_in, addresses)
         }
     }
 }

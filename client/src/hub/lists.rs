@@ -152,9 +152,12 @@ impl Hub {
             tracing::warn!(server, method, error, "a server is left out of a list");
             None
         });
-        let all: Vec<_> = stream::iter(asked).buffered(PARALLEL).collect().await;
+        // One that is slow holds up no other that waits to be asked.
+        let asked = stream::iter(asked).buffer_unordered(PARALLEL);
+        let all: Vec<Option<(String, Vec<Json>)>> = asked.collect().await;
+        let mut all: Vec<_> = all.into_iter().flatten().collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
         all.into_iter()
-            .flatten()
             .map(|(server, items)| Listed {
                 server,
                 down: false,

@@ -75,7 +75,11 @@ impl Turn {
         let first = lock(&self.first).take();
         match first {
             Some((there, place)) if there == at => place.await,
-            _ => self.places.at(&at).acquire_owned().await.ok(),
+            other => {
+                // It leaves the line in which it stood for nothing.
+                drop(other);
+                self.places.at(&at).acquire_owned().await.ok()
+            }
         }
     }
 }

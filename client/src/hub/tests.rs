@@ -133,6 +133,28 @@ async fn a_call_of_something_that_is_not_listed_yet_waits_for_its_server() {
     assert_eq!(answer["result"]["content"][0]["text"], "ok");
 }
 
+/// Three that hang, each at the head of a bunch that is asked at once.
+#[tokio::test(start_paused = true)]
+async fn servers_that_hang_hold_up_a_list_together_and_not_one_after_the_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let all: Vec<_> = (0..24).map(|n| format!("s{n:02}")).collect();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let before = World::new().manager(cached(&dir));
+    before.start(servers(&all)).await;
+    before.close().await;
+
+    let world = World::new();
+    for name in ["s00", "s08", "s16"] {
+        world.fate(name, [Fate::Hangs]);
+    }
+    let hub = hub(&world, cached(&dir), &all, Naming::Prefixed);
+    let began = Instant::now();
+    let listed = list(&hub, "prompts").await;
+    assert!(began.elapsed() < Duration::from_secs(15));
+    assert_eq!(listed.len(), 21);
+    assert!(listed.is_sorted(), "{listed:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_known_server_that_hangs_when_it_is_used_is_left_out_of_a_list_and_connected_for_the_next()
  {

@@ -48,6 +48,55 @@ async fn a_server_that_hangs_at_the_start_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_at_the_start_holds_up_none_of_many_others() {
+    let world = World::new();
+    world.fate("s00", [Fate::Hangs]);
+    let many: Vec<_> = (0..30).map(|n| format!("s{n:02}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let manager = Arc::new(world.manager(ManagerOptions::default()));
+    let starting = tokio::spawn({
+        let (manager, all) = (Arc::clone(&manager), servers(&many));
+        async move { manager.start(all).await }
+    });
+    until(&manager, &many[1..]).await;
+    assert!(!starting.is_finished());
+    manager.close().await;
+    starting.await.unwrap();
+}
+
+/// Each of them would wait for an attempt of its own, one after the other.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_first_use_of_a_server_hears_of_its_failure_with_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = World::new().manager(cached(&dir));
+    before.start(servers(&["s"])).await;
+    before.close().await;
+
+    let world = World::new();
+    world.fate("s", [Fate::Fails]);
+    let manager = Arc::new(world.manager(cached(&dir)));
+    manager.open_with(servers(&["s"])).await;
+    let using: Vec<_> = (0..5)
+        .map(|_| {
+            let manager = Arc::clone(&manager);
+            tokio::spawn(async move { manager.client("s").await.unwrap_err().to_string() })
+        })
+        .collect();
+    while world.dialled().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    world.go.notify_one();
+    for use_of_it in using {
+        let why = soon(use_of_it).await.unwrap();
+        assert!(why.contains("it is down"), "{why}");
+    }
+    assert_eq!(world.dialled().len(), 1);
+    // Who comes later tries again.
+    world.fate("s", [Fate::Up]);
+    manager.client("s").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_are_logged_and_skipped_and_cost_that_servers_tools_only() {
     let log = Log::default();
     let _guard = log.start();

@@ -32,6 +32,8 @@ pub(crate) enum Fate {
     Hangs,
     /// Ends well once it is told to.
     Waits,
+    /// Ends badly once it is told to.
+    Fails,
 }
 
 /// The world outside: which servers are there, who dialled them, and their ends.
@@ -124,10 +126,10 @@ impl World {
         let fate = fate.unwrap_or(Fate::Up);
         match fate {
             Fate::Hangs => std::future::pending().await,
-            Fate::Waits => self.go.notified().await,
+            Fate::Waits | Fate::Fails => self.go.notified().await,
             Fate::Up | Fate::Down => {}
         }
-        let outcome = if fate == Fate::Down {
+        let outcome = if matches!(fate, Fate::Down | Fate::Fails) {
             Err(ClientError::gone("it is down"))
         } else {
             let tools = json!([tool(&format!("{name}_tool"))]);

@@ -146,7 +146,7 @@ impl Store {
 }
 
 /// A server without what does not belong to its identity.
-fn key(server: &Url) -> String {
+pub(super) fn key(server: &Url) -> String {
     let mut server = server.clone();
     let _ = server.set_username("");
     let _ = server.set_password(None);

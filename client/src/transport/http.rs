@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Link, Outgoing, QUEUE, Wire, passed};
 use crate::client::Addresses;
+use crate::config::MIN_MASKED;
 use crate::error::ClientError;
 use crate::limits::Limits;
 use crate::oauth::SignIn;
@@ -59,12 +60,26 @@ struct State {
     /// Of a legacy server that minted one.
     session: Option<HeaderValue>,
     version: Option<Version>,
-    /// Of a sign-in.
-    token: Option<Secret>,
+    token: Option<Token>,
     exchanges: HashMap<IdKey, Exchange>,
     listening: Option<AbortHandle>,
     /// Why there was no connection to be had, when nothing was heard of the server since.
     unreachable: Option<String>,
+}
+
+/// Of a sign-in.
+#[derive(Clone)]
+struct Token {
+    value: Secret,
+    mask: Redactor,
+}
+
+impl Token {
+    fn new(value: Secret) -> Self {
+        let long = value.expose().chars().count() >= MIN_MASKED;
+        let mask = Redactor::new(long.then_some(value.expose()));
+        Self { value, mask }
+    }
 }
 
 /// A request that waits for its answer.
@@ -89,6 +104,7 @@ pub(crate) fn open(
     url: &SafeUrl,
     headers: &BTreeMap<String, Secret>,
     limits: &Limits,
+    redactor: Redactor,
     sign_in: Option<SignIn>,
     addresses: Option<Addresses>,
 ) -> Result<Link, ClientError> {
@@ -120,14 +136,13 @@ pub(crate) fn open(
         .map_err(|_| bad("the url cannot be sent"))?;
     let (inbound_in, inbound) = mpsc::channel(QUEUE);
     let (ended_in, ended) = watch::channel(false);
-    let secrets = headers.values().map(|value| value.expose().as_str());
     let shared = Arc::new(Shared {
         server: server.to_owned(),
         dial: Dial::new(target.scheme() == "https", addresses),
         url: url.clone(),
         uri,
         headers: map,
-        redactor: Redactor::new(secrets.filter(|value| value.len() >= 6)),
+        redactor,
         limits: *limits,
         inbound: inbound_in,
         stop: CancellationToken::new(),
@@ -139,7 +154,8 @@ pub(crate) fn open(
     shared.state().token = shared
         .sign_in
         .as_ref()
-        .and_then(|sign_in| sign_in.kept(url.expose()));
+        .and_then(|sign_in| sign_in.kept(url.expose()))
+        .map(Token::new);
     tokio::spawn(keep(Arc::clone(&shared), ended_in));
     Ok(Link {
         wire: Box::new(HttpWire { shared, ended }),
@@ -173,6 +189,19 @@ async fn keep(shared: Arc<Shared>, ended: watch::Sender<bool>) {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a server says, without our secrets in case it quotes them.
+    fn masked(&self, text: &str) -> String {
+        self.without_token(self.redactor.redact(text).into_owned())
+    }
+
+    fn without_token(&self, text: String) -> String {
+        let token = self.state().token.clone();
+        match token {
+            Some(token) => token.mask.redact(&text).into_owned(),
+            None => text,
+        }
     }
 
     /// The server is not there any more.
@@ -278,6 +307,10 @@ impl Wire for HttpWire {
 
     fn stop(&self) {
         self.shared.stop.cancel();
+    }
+
+    fn mask(&self, text: String) -> String {
+        self.shared.without_token(text)
     }
 
     fn hurry(&self, patience: Duration) {

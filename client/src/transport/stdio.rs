@@ -91,7 +91,7 @@ pub(crate) fn start(
 ) -> Result<Link, ClientError> {
     let failed = |source| ClientError::Spawn {
         program: program.command.to_owned(),
-        source,
+        source: Arc::new(source),
     };
     if let Some(guard) = &guard {
         guard.begin();
@@ -109,9 +109,9 @@ pub(crate) fn start(
     let stderr = child.stderr.take().ok_or_else(missing)?;
 
     let stop = CancellationToken::new();
-    let tail = Tail::read(server, stderr, limits, redactor);
-    let (messages, _) = write_lines(stdin, stop.clone());
     let (ended_in, ended) = watch::channel(None);
+    let tail = Tail::read(server, stderr, limits, redactor, ended.clone());
+    let (messages, _) = write_lines(stdin, stop.clone());
     let (grace, grace_in) = watch::channel(limits.close);
     let keeper = Keeper {
         child,

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::http::legacy;
-use crate::http::support::{Http, Seen, answer, serve, status};
+use crate::http::support::{Http, Seen, answer, held, serve, status};
 use crate::support::{Log, soon};
 
 /// What the world is like, where it is not as it should be.
@@ -28,8 +28,17 @@ struct World {
     /// The token that is good; others are refused.
     good: Arc<AtomicUsize>,
     refreshable: bool,
-    /// Calls need another right.
-    step_up: bool,
+    calls: Calls,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Calls {
+    #[default]
+    Answered,
+    /// They need another right.
+    StepUp,
+    /// They fail with what they were asked with.
+    Quoted,
 }
 
 fn base(seen: &Seen) -> String {
@@ -72,18 +81,26 @@ impl World {
                 let number = self.good.load(Ordering::SeqCst);
                 let good = format!("Bearer planted-token-{number}");
                 if number == 0 || seen.header("authorization") != Some(&good) {
-                    return refuse(
-                        401,
-                        &format!(
-                            "Bearer resource_metadata=\"{base}/.well-known/oauth-protected-resource/mcp\""
-                        ),
-                    );
+                    let place = format!("{base}/.well-known/oauth-protected-resource/mcp");
+                    let refusal = refuse(401, &format!("Bearer resource_metadata=\"{place}\""));
+                    let late = seen.body["params"]["arguments"]["late"] == true;
+                    return if late { held(&refusal) } else { refusal };
                 }
-                if self.step_up && seen.method() == "tools/call" && number == 1 {
+                if self.calls == Calls::StepUp && seen.method() == "tools/call" && number == 1 {
                     return refuse(
                         403,
                         "Bearer error=\"insufficient_scope\", scope=\"tools:call\"",
                     );
+                }
+                if self.calls == Calls::Quoted && seen.method() == "tools/call" {
+                    let said = seen.header("authorization").unwrap();
+                    let error = json!({"code": 1, "message": said, "data": {"t": said}});
+                    let refusal = json!({"jsonrpc": "2.0", "id": seen.body["id"], "error": error});
+                    return match seen.earlier("tools/call") {
+                        0 => status(200, &refusal),
+                        1 => status(400, &refusal),
+                        _ => status(500, &json!({ "oops": said })),
+                    };
                 }
                 legacy(seen).unwrap_or_else(|| {
                     answer(seen, &json!({"content": [{"type": "text", "text": "in"}]}))
@@ -236,6 +253,51 @@ async fn a_person_signs_in_once_and_the_token_is_kept_for_its_server_alone() {
 }
 
 #[tokio::test]
+async fn a_token_that_a_server_quotes_is_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World {
+        calls: Calls::Quoted,
+        ..World::default()
+    };
+    let http = world.serve().await;
+    let sign_in = world.sign_in(dir.path(), &Arc::default());
+    let client = connect(&http, sign_in).await.unwrap();
+    for _ in 0..3 {
+        let args = Json::from(&json!({}));
+        let error = soon(client.call_tool("one", &args)).await.unwrap_err();
+        let shown = format!("{error} {error:?} {}", error.chain());
+        assert!(
+            shown.contains("***") && !shown.contains("planted"),
+            "{shown}"
+        );
+    }
+    assert_eq!(at(&http, "/as/token").len(), 1);
+}
+
+/// Two calls go out with a token that ran out; one is refused when the other has a new one already.
+#[tokio::test]
+async fn a_refusal_of_an_older_token_asks_nobody_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, asked) = (World::default(), Arc::default());
+    let http = world.serve().await;
+    let client = connect(&http, world.sign_in(dir.path(), &asked))
+        .await
+        .unwrap();
+    world.good.store(41, Ordering::SeqCst);
+    let late = Json::from(&json!({"late": true}));
+    let late = async { soon(client.call_tool("one", &late)).await.unwrap() };
+    let other = async {
+        soon(http.until("tools/call")).await;
+        let answer = call(&client).await;
+        http.go_on();
+        answer
+    };
+    let answers = tokio::join!(late, other);
+    assert_eq!(answers, ("in".to_owned(), "in".to_owned()));
+    assert_eq!(asked.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn a_token_that_ran_out_is_renewed_without_a_person() {
     let dir = tempfile::tempdir().unwrap();
     let world = World {
@@ -253,6 +315,35 @@ async fn a_token_that_ran_out_is_renewed_without_a_person() {
     assert_eq!(field(&tokens[1], "grant_type"), "refresh_token");
     assert_eq!(field(&tokens[1], "refresh_token"), "planted-refresh-1");
     assert_eq!(asked.lock().unwrap().len(), 1);
+}
+
+/// Nobody agrees at one server; the token of another runs out meanwhile.
+#[tokio::test]
+async fn a_person_who_does_not_answer_for_one_server_holds_up_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World {
+        refreshable: true,
+        ..World::default()
+    };
+    let (good, silent) = (world.serve().await, World::default().serve().await);
+    let silent_port = Url::parse(&silent.url()).unwrap().port();
+    let (asked_in, mut asked) = tokio::sync::watch::channel(0);
+    let sign_in = SignIn::new(dir.path().join("tokens.json"), move |address| {
+        if address.port() == silent_port {
+            asked_in.send_modify(|asked| *asked += 1);
+        } else {
+            let address = address.clone();
+            std::thread::spawn(move || agree(&address, None));
+        }
+        Ok(())
+    });
+    let client = connect(&good, sign_in.clone()).await.unwrap();
+    let waiting = tokio::spawn(async move { connect(&silent, sign_in).await.err() });
+    soon(asked.wait_for(|asked| *asked == 1)).await.unwrap();
+    world.good.store(41, Ordering::SeqCst);
+    assert_eq!(call(&client).await, "in");
+    assert!(!waiting.is_finished());
+    waiting.abort();
 }
 
 /// Each client is a program of its own: they share nothing but the file.
@@ -285,7 +376,7 @@ async fn programs_that_share_a_sign_in_renew_it_once() {
 async fn calls_that_need_another_right_ask_for_it_beside_those_of_before() {
     let dir = tempfile::tempdir().unwrap();
     let world = World {
-        step_up: true,
+        calls: Calls::StepUp,
         ..World::default()
     };
     let asked = Arc::default();

@@ -250,6 +250,28 @@ async fn a_dropped_client_takes_its_program_along() {
     until_dead(&pid).await;
 }
 
+/// It left the group, so it is not ours to end; but it must not cost a pipe for as long as it lives.
+#[tokio::test]
+async fn what_a_program_left_behind_does_not_keep_its_pipes_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("noticed");
+    let daemon = r#"trap "" PIPE; while echo x; do sleep 0.05; done >&2; echo > "$NOTICED""#;
+    let config = server(&format!(
+        "setsid sh -c \"$DAEMON\" > /dev/null & TEXT=ok; {ANSWER}"
+    ))
+    .with("DAEMON", daemon)
+    .with("NOTICED", file.display().to_string());
+    let client = connect(&config).await.unwrap();
+    assert_eq!(call(&client).await.unwrap(), "ok");
+    soon(client.close()).await;
+    soon(async {
+        while !file.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 /// The message that a program sends, cut off by its death in the middle of the line, is no answer.
 #[tokio::test]
 async fn a_program_that_dies_in_mid_answer_fails_the_call() {

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, ResourceExt as _};
-use ramen_group::Report;
+use ramen_group::{DesiredState, Report};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc::UnboundedReceiver};
 
-use super::{Stage, address, told};
+use super::{Order, Stage, Workers, address, told};
 
 /// How long a deploy job tries to hand its report over, and how often.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,7 +33,11 @@ pub struct Deploy {
 
 /// Tells what a deploy job does.
 #[derive(Clone)]
-pub struct Paper(Arc<dyn Fn(&Deploy) -> Outcome + Send + Sync>);
+pub struct Paper {
+    plays: Arc<dyn Fn(&Deploy) -> Outcome + Send + Sync>,
+    /// What worker pods answer; without it nobody listens there.
+    workers: Option<Workers>,
+}
 
 /// What a deploy job does.
 #[derive(Debug, Clone)]
@@ -60,7 +64,17 @@ impl Paper {
 
     /// What each deploy does.
     pub fn new(plays: impl Fn(&Deploy) -> Outcome + Send + Sync + 'static) -> Self {
-        Self(Arc::new(plays))
+        Self {
+            plays: Arc::new(plays),
+            workers: None,
+        }
+    }
+
+    /// With worker pods that can be told what to load, and say that they have.
+    #[must_use]
+    pub fn answered_by(mut self, workers: Workers) -> Self {
+        self.workers = Some(workers);
+        self
     }
 }
 
@@ -77,17 +91,18 @@ pub fn report(deploy: &Deploy, tools: &[&str]) -> Value {
     })
 }
 
-pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Result<()> {
+pub(super) async fn run(
+    stage: &Stage,
+    paper: &Paper,
+    pod: &Pod,
+    orders: UnboundedReceiver<Order>,
+) -> anyhow::Result<()> {
     let turn = stage.starts.acquire().await?;
+    let Some((url, deploy)) = deploy(pod)? else {
+        return worker(stage, paper, pod, orders, turn).await;
+    };
     let address = address();
     let tell = |state| told::tell(&stage.client, pod, address, state);
-    let Some((url, deploy)) = deploy(pod)? else {
-        let ready = told::State::Running {
-            ready: true,
-            restarts: 0,
-        };
-        return tell(ready).await;
-    };
     // Mounted before the container starts: what it has, it has, whoever is away later.
     let token = token(stage, pod).await?;
     tell(told::State::Running {
@@ -96,13 +111,16 @@ pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Resu
     })
     .await?;
     drop(turn);
-    let mut outcome = (paper.0)(&deploy);
+    let mut outcome = (paper.plays)(&deploy);
     while let Outcome::After(permits, then) = outcome {
         permits.acquire().await?.forget();
         outcome = *then;
     }
     match outcome {
         Outcome::Report(report) => {
+            if let Some(workers) = &paper.workers {
+                workers.found(&deploy.tree, &report);
+            }
             let accepted = hand_over(&url, &token, &report).await;
             tell(told::State::Ended {
                 code: i32::from(!accepted),
@@ -114,6 +132,56 @@ pub(super) async fn run(stage: &Stage, paper: &Paper, pod: &Pod) -> anyhow::Resu
         Outcome::Evicted(why) => tell(told::State::Evicted(why)).await,
         Outcome::Hang | Outcome::After(..) => Ok(()),
     }
+}
+
+/// A worker pod: ready at once, and then there to be told, until it is gone.
+async fn worker(
+    stage: &Stage,
+    paper: &Paper,
+    pod: &Pod,
+    mut orders: UnboundedReceiver<Order>,
+    turn: SemaphorePermit<'_>,
+) -> anyhow::Result<()> {
+    let ready = told::State::Running {
+        ready: true,
+        restarts: 0,
+    };
+    let spec = pod.spec.as_ref();
+    let mut volumes = spec
+        .and_then(|spec| spec.volumes.as_ref())
+        .into_iter()
+        .flatten();
+    let file = volumes.find_map(|volume| Some(volume.config_map.as_ref()?.name.clone()));
+    let (Some(workers), Some(file)) = (&paper.workers, file) else {
+        return told::tell(&stage.client, pod, address(), ready).await;
+    };
+    // As with a kubelet, nothing starts before what is mounted is there.
+    let desired = loop {
+        if let Some(desired) = mounted(stage, pod, &file).await? {
+            break desired;
+        }
+        tokio::select! {
+            order = orders.recv() => if order.is_none() { return Ok(()) },
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    };
+    let worker = workers.start(pod, desired).await?;
+    told::tell(&stage.client, pod, worker.address, ready).await?;
+    drop(turn);
+    let gone = async { while orders.recv().await.is_some() {} };
+    tokio::select! {
+        ended = Box::pin(worker.serve()) => ended,
+        () = gone => Ok(()),
+    }
+}
+
+/// What the one file of a `ConfigMap` names; `None` when it is not there, or names nothing.
+async fn mounted(stage: &Stage, pod: &Pod, map: &str) -> anyhow::Result<Option<DesiredState>> {
+    let namespace = pod.namespace().unwrap_or_default();
+    let maps = Api::<ConfigMap>::namespaced(stage.client.clone(), &namespace);
+    let found = told::patiently(|| maps.get_opt(map)).await?;
+    let file = found.and_then(|map| map.data?.into_values().next());
+    Ok(file.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 /// As a deploy job does it: again and again while the operator is away.

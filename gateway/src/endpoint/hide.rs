@@ -18,8 +18,8 @@ use crate::names::MAX_MESSAGE;
 
 /// No tool, prompt or URI is called so: names begin with a letter, and URIs with a scheme.
 const NOBODY: &str = "-";
-/// Pages of one list that are put together.
-pub(super) const MAX_PAGES: usize = 64;
+/// Pages of one list that are put together: more entries of ours do not fit into one answer.
+pub(super) const MAX_PAGES: usize = 256;
 
 /// What a request is about, as far as rules can be about it.
 #[derive(Debug, Clone, PartialEq, Eq)]

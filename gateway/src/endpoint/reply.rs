@@ -4,6 +4,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use ramen_mcp::{McpError, Message, RequestId, envelope};
 use ramen_proto::{code_name, is_not_begun};
+use serde::Deserialize;
 use serde_json::json;
 use tonic::{Code, Status};
 
@@ -40,6 +41,23 @@ pub(super) fn code_of(reply: &bytes::Bytes, id: &RequestId) -> Result<Option<i32
     }
 }
 
+/// Whether a result says that the tool failed.
+pub(super) fn is_error(reply: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Reply {
+        result: Ending,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Ending {
+        is_error: bool,
+    }
+    // Most say nothing like it, and are not read.
+    let text = std::str::from_utf8(reply).unwrap_or_default();
+    text.contains(r#""isError":true"#)
+        && serde_json::from_str::<Reply>(text).is_ok_and(|reply| reply.result.is_error)
+}
+
 /// A worker that answered what cannot be passed on.
 pub(super) fn unusable(ask: &Ask, why: &'static str) -> Answer {
     answer::json(StatusCode::BAD_GATEWAY, unusable_error(why).body(&ask.id))
@@ -71,12 +89,17 @@ pub(super) fn error_of(status: &Status) -> McpError {
     }
 }
 
+/// What such a call counts as.
+pub(super) fn outcome_of(status: &Status) -> Outcome {
+    // A worker that lost the process of a call cannot say either whether it ran.
+    let lost = was_lost(status) || status.code() == Code::Unavailable && !is_not_begun(status);
+    Outcome::of_status(status.code(), lost)
+}
+
 /// The whole answer of such a call.
 pub(super) fn failed(ask: &Ask, status: &Status) -> Answer {
     let body = error_of(status).body(&ask.id);
-    // A worker that lost the process of a call cannot say either whether it ran.
-    let lost = was_lost(status) || status.code() == Code::Unavailable && !is_not_begun(status);
-    Outcome::of_status(status.code(), lost).mark(match status.code() {
+    outcome_of(status).mark(match status.code() {
         // Trying again is safe.
         Code::Unavailable if is_not_begun(status) => {
             let mut answer = answer::json(StatusCode::SERVICE_UNAVAILABLE, body);
@@ -101,6 +124,26 @@ mod tests {
     fn code(reply: &'static str, id: &str) -> Result<Option<i32>, &'static str> {
         let id = RequestId::from_token(Bytes::copy_from_slice(id.as_bytes())).unwrap();
         code_of(&Bytes::from_static(reply.as_bytes()), &id)
+    }
+
+    #[test]
+    fn an_error_of_a_tool_is_told_from_a_result_that_speaks_of_one() {
+        for (reply, wanted) in [
+            (r#"{"result":{"content":[],"isError":true}}"#, true),
+            (r#"{"result":{"isError":true,"content":[]}}"#, true),
+            (r#"{"result":{"content":[],"isError":false}}"#, false),
+            (r#"{"result":{"content":[]}}"#, false),
+            (
+                r#"{"result":{"structuredContent":{"isError":true},"isError":false}}"#,
+                false,
+            ),
+            (
+                r#"{"result":{"content":[{"text":"\"isError\":true"}],"isError":false}}"#,
+                false,
+            ),
+        ] {
+            assert_eq!(is_error(reply.as_bytes()), wanted, "{reply}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::access::Welcome;
 use crate::answer::{self, Answer, Refusal};
 use crate::listen::{KEEP_ALIVE_EVERY, send};
 use crate::media;
+use crate::metrics::Outcome;
 use crate::pool;
 
 /// Events that wait for the client to read; what sends more waits.
@@ -130,9 +131,12 @@ impl Call<'_> {
         let _ = out.try_send(piece);
         let target = ask.shown().cloned();
         let welcome = Welcome::new(&self.group, &self.caller, self.address, target);
-        let place = self.place;
+        let (place, noted) = (self.place, self.noted);
         tokio::spawn(async move {
-            pump(source, &ask, &out, welcome).await;
+            let outcome = pump(source, &ask, &out, welcome).await;
+            if let Some(noted) = noted {
+                noted.ended(outcome);
+            }
             drop(place);
         });
         answer::events(pieces)
@@ -147,8 +151,13 @@ fn shut_out(refusal: Refusal) -> McpError {
     })
 }
 
-/// Passes messages on until the answer. Dropping the source cancels the call.
-async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welcome: Welcome) {
+/// Passes messages on until the answer; gives how it ended. Dropping the source cancels the call.
+async fn pump(
+    mut source: Source,
+    ask: &Ask,
+    out: &mpsc::Sender<Bytes>,
+    mut welcome: Welcome,
+) -> Outcome {
     let mut tick = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_EVERY, KEEP_ALIVE_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -156,33 +165,41 @@ async fn pump(mut source: Source, ask: &Ask, out: &mpsc::Sender<Bytes>, mut welc
             heard = hear(&mut source) => heard,
             _ = tick.tick() => {
                 if !send(out, media::KEEP_ALIVE).await {
-                    return;
+                    return Outcome::Cancelled;
                 }
                 continue;
             }
-            () = out.closed() => return,
+            () = out.closed() => return Outcome::Cancelled,
             refusal = welcome.over() => {
                 let error = shut_out(refusal);
                 send(out, media::event(&error.body(&ask.id))).await;
-                return;
+                return Outcome::Refused;
             }
         };
-        let last = match (welcome.judge(), heard) {
-            (Err(refusal), _) => shut_out(refusal).body(&ask.id),
+        let (outcome, last) = match (welcome.judge(), heard) {
+            (Err(refusal), _) => (Outcome::Refused, shut_out(refusal).body(&ask.id)),
             (Ok(_), Heard::Event(message)) => {
                 if !send(out, media::event(&message)).await {
-                    return;
+                    return Outcome::Cancelled;
                 }
                 continue;
             }
             (Ok(_), Heard::Answer(reply)) => match reply::code_of(&reply, &ask.id) {
-                Ok(None) => reply,
-                Ok(Some(_)) => ask.put_back(reply),
-                Err(why) => reply::unusable_error(why).body(&ask.id),
+                Ok(None) => (ask.outcome_of(&reply), reply),
+                Ok(Some(_)) => (Outcome::Error, ask.put_back(reply)),
+                Err(why) => {
+                    let error = reply::unusable_error(why);
+                    (Outcome::BadWorker, error.body(&ask.id))
+                }
             },
-            (Ok(_), Heard::Failed(status)) => reply::error_of(&status).body(&ask.id),
+            (Ok(_), Heard::Failed(status)) => {
+                let error = reply::error_of(&status);
+                (reply::outcome_of(&status), error.body(&ask.id))
+            }
         };
-        send(out, media::event(&last)).await;
-        return;
+        if !send(out, media::event(&last)).await {
+            return Outcome::Cancelled;
+        }
+        return outcome;
     }
 }

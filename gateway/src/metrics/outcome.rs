@@ -11,8 +11,10 @@ use crate::answer::{Answer, Refusal};
 /// How a request ended. What cannot be seen in the status travels with the answer, as an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// With a result; a tool's own error is one.
+    /// With a result.
     Ok,
+    /// With a result that is an error of the tool.
+    ToolError,
     /// With a JSON-RPC error that the worker or the upstream gave.
     Error,
     /// It was no good request.
@@ -38,8 +40,9 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(super) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Ok,
+        Self::ToolError,
         Self::Error,
         Self::Invalid,
         Self::Refused,
@@ -53,9 +56,11 @@ impl Outcome {
         Self::Cancelled,
     ];
 
-    pub(super) fn label(self) -> &'static str {
+    /// In one word.
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::ToolError => "tool_error",
             Self::Error => "error",
             Self::Invalid => "invalid",
             Self::Refused => "refused",
@@ -89,7 +94,7 @@ impl Outcome {
     }
 
     /// What an answer says.
-    pub(super) fn of(answer: &Answer) -> Self {
+    pub(crate) fn of(answer: &Answer) -> Self {
         let extensions = answer.extensions();
         if let Some(outcome) = extensions.get::<Self>() {
             return *outcome;

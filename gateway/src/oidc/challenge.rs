@@ -13,28 +13,32 @@ use crate::answer::{self, Answer, Refusal};
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 impl Oidc {
-    /// The answer to a refusal at `path`, with where to go from here when it is one of the credential.
+    /// The answer to a refusal at `path`, with where to go from here when another token may open it.
     pub(crate) fn refuse(&self, refusal: Refusal, path: &str, presented: bool) -> Answer {
         self.challenged(refusal.answer(), path, presented)
     }
 
-    /// An answer at `path`; one that refuses the credential says where to go from here.
+    /// An answer at `path`; one that refuses the credential, or a token that is not enough, says where to go from here.
+    /// What a key may do no issuer can change.
     pub(crate) fn challenged(&self, mut answer: Answer, path: &str, presented: bool) -> Answer {
-        if answer.extensions().get() == Some(&Refusal::Credential) {
-            let mut parts = vec!["Bearer realm=\"ramen\"".to_owned()];
-            if presented {
-                parts.push("error=\"invalid_token\"".to_owned());
-            }
-            let trust = self.trust();
-            let scopes = scopes(&trust.settings);
-            if !scopes.is_empty() {
-                parts.push(format!("scope=\"{}\"", scopes.join(" ")));
-            }
-            let base = &trust.settings.public_url;
-            parts.push(format!("resource_metadata=\"{base}{WELL_KNOWN}{path}\""));
-            if let Ok(value) = HeaderValue::from_str(&parts.join(", ")) {
-                answer.headers_mut().insert(WWW_AUTHENTICATE, value);
-            }
+        let error = match answer.extensions().get::<Refusal>() {
+            Some(Refusal::Credential) => presented.then_some("invalid_token"),
+            Some(Refusal::Insufficient) => Some("insufficient_scope"),
+            _ => return answer,
+        };
+        let mut parts = vec!["Bearer realm=\"ramen\"".to_owned()];
+        if let Some(error) = error {
+            parts.push(format!("error=\"{error}\""));
+        }
+        let trust = self.trust();
+        let scopes = scopes(&trust.settings);
+        if !scopes.is_empty() {
+            parts.push(format!("scope=\"{}\"", scopes.join(" ")));
+        }
+        let base = &trust.settings.public_url;
+        parts.push(format!("resource_metadata=\"{base}{WELL_KNOWN}{path}\""));
+        if let Ok(value) = HeaderValue::from_str(&parts.join(", ")) {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, value);
         }
         answer
     }

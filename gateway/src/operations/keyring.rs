@@ -128,7 +128,7 @@ impl Known {
             return Err(Denied::Invalid);
         }
         if self.about(caller).is_empty() {
-            return Err(Denied::Forbidden);
+            return Err(caller.not_allowed());
         }
         Ok(())
     }

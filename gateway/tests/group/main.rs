@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod bad_input;
+mod browsers;
 mod eras;
 mod gate;
 mod issuer;
@@ -9,6 +10,7 @@ mod listening;
 mod logs;
 mod oidc;
 mod operators;
+mod recent;
 mod rows;
 mod signer;
 mod streams;

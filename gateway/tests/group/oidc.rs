@@ -187,6 +187,37 @@ async fn the_refusal_says_where_to_sign_in() {
 }
 
 #[tokio::test]
+async fn a_token_that_is_not_enough_is_told_where_to_get_another_and_a_key_is_not() {
+    let issuer = Issuer::start().await;
+    let oidc = issuer.oidc_with("  scopes: [tools, staff]\n");
+    let (worker, gateway) = trusting(oidc).await;
+    let nobody = RuleText {
+        subjects: vec!["nobody".into()],
+        tools: vec!["*".into()],
+        ..RuleText::default()
+    };
+    let nobody = Arc::new(AccessRules::new(vec![nobody]).unwrap());
+    let place = format!("{PUBLIC}/.well-known/oauth-protected-resource{PATH}");
+    // Nobody with a token is let in, or nobody of these rules.
+    for rules in [None, Some(nobody)] {
+        allow(&gateway, &worker, rules);
+        let got = called_with(&gateway, &issuer.good()).await;
+        assert_eq!(
+            (got.status, got.header("www-authenticate")),
+            (
+                StatusCode::FORBIDDEN,
+                format!("Bearer realm=\"ramen\", error=\"insufficient_scope\", scope=\"tools staff\", resource_metadata=\"{place}\"").as_str()
+            )
+        );
+    }
+    let key = gateway.call("echo").await;
+    assert_eq!(
+        (key.status, key.header("www-authenticate")),
+        (StatusCode::FORBIDDEN, "")
+    );
+}
+
+#[tokio::test]
 async fn a_token_that_runs_out_ends_a_stream() {
     let (issuer, worker, gateway) = bench().await;
     // The keys are there: of what is left of the token nothing is lost on them.

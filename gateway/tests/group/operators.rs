@@ -13,7 +13,7 @@ use ramen_gateway::door::Door;
 use ramen_gateway::operations::platform::{self, Change, Platform, Who};
 use ramen_gateway::operations::{Grant, Keyring, Known, Level, OpError, Rule};
 use ramen_gateway::origin::Sites;
-use ramen_gateway::recent::{Ended, Recent};
+use ramen_gateway::recent::{Called, Recent};
 use ramen_gateway::{Gateway, GroupName, Groups, gateway};
 use ramen_group::{AddressRule, CidrSet};
 use ramen_redact::KeySet;
@@ -134,14 +134,8 @@ impl Bench {
                 namespace: namespace.into(),
                 name: "calc".into(),
             };
-            recent.note(&Ended {
-                group: &group,
-                caller: &Arc::from("key:1"),
-                method: "tools/list",
-                name: None,
-                status: 200,
-                took: Duration::ZERO,
-            });
+            let caller = Arc::from("key:1");
+            drop(recent.begin(Called::new(&group, &caller, "tools/list", None)));
         }
         let keyring = Arc::new(Keyring::trusting(Some(Arc::clone(&oidc))));
         keyring.replace(known(RULES));

@@ -136,25 +136,6 @@ async fn a_worker_that_keeps_no_deadline_holds_no_streamed_call_and_no_place() {
 }
 
 #[tokio::test]
-async fn net07_many_disconnects_leave_nothing_behind() {
-    let worker = Worker::start().await;
-    let gateway = Running::start(&[worker.address]).await;
-    for round in 1..=20_usize {
-        let mut streams = Vec::new();
-        for n in 0..10 {
-            let events = Events::of(gateway.open(gateway.post(&with_progress("hang"))).await);
-            streams.push((n, events));
-        }
-        drop(streams);
-        eventually("all were given up", || {
-            worker.state.given_up.load(Ordering::SeqCst) == round * 10
-        })
-        .await;
-    }
-    assert_eq!(gateway.call("echo").await.status, StatusCode::OK);
-}
-
-#[tokio::test]
 async fn a_worker_that_fails_in_mid_stream_ends_it_with_an_error_of_the_request() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;

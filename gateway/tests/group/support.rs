@@ -23,6 +23,8 @@ use tokio::sync::watch;
 
 pub(crate) const KEY: &str = "rmk_caller";
 pub(crate) const PATH: &str = "/default/demo/mcp";
+/// The one other origin whose pages may call.
+pub(crate) const ORIGIN: &str = "https://app.example.com";
 /// A hang guard, never a measure.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
@@ -130,6 +132,7 @@ impl Running {
                 address: AddressRule::default(),
                 sites: Sites {
                     loopback: true,
+                    origins: vec![ORIGIN.to_owned()],
                     ..Sites::default()
                 },
                 callers: Callers::new(limits),

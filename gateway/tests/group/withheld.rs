@@ -1,8 +1,12 @@
 //! What a worker says and the gateway does not pass on.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use http::StatusCode;
 use ramen_gateway::GroupSpec;
-use ramen_group::CidrSet;
+use ramen_group::access::RuleText;
+use ramen_group::{AccessRules, CidrSet};
 use serde_json::json;
 
 use crate::logs::Log;
@@ -109,6 +113,29 @@ async fn an_answer_to_another_request_or_none_at_all_is_502_with_a_ref() {
 }
 
 #[tokio::test]
+async fn a_list_that_is_held_to_rules_is_whole_or_an_error() {
+    let worker = Worker::start().await;
+    let gateway = Running::start(&[worker.address]).await;
+    let mut limited = spec("demo", KEY, &[worker.address]);
+    let rule = RuleText {
+        keys: vec!["*".into()],
+        tools: vec!["echo".into(), "webecho".into()],
+        ..RuleText::default()
+    };
+    limited.access = Some(Arc::new(AccessRules::new(vec![rule]).unwrap()));
+    gateway.groups.set(&limited);
+    let list = || gateway.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
+    let got = gateway.send(list()).await.json();
+    let tools = got["result"]["tools"].as_array().unwrap().iter();
+    let names: Vec<_> = tools.map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["echo", "webecho"], "of both pages");
+    worker.state.endless.store(true, Ordering::SeqCst);
+    let got = gateway.send(list()).await;
+    assert_eq!(got.status, StatusCode::BAD_GATEWAY);
+    assert!(got.json()["error"]["data"]["ref"].is_string());
+}
+
+#[tokio::test]
 async fn each_way_a_worker_refuses_has_an_answer_of_its_own() {
     let worker = Worker::start().await;
     let gateway = Running::start(&[worker.address]).await;
@@ -131,23 +158,6 @@ async fn each_way_a_worker_refuses_has_an_answer_of_its_own() {
             (&json!(1), &json!(-32603))
         );
     }
-}
-
-#[tokio::test]
-async fn recent_calls_hold_no_arguments() {
-    let worker = Worker::start().await;
-    let gateway = Running::start(&[worker.address]).await;
-    gateway.call("echo").await;
-    let recent = gateway.gateway.recent.newest(|_| true, 10);
-    assert_eq!(
-        (recent.len(), &recent[0]["name"], &recent[0]["status"]),
-        (1, &json!("echo"), &json!(200))
-    );
-    let shown = json!(recent).to_string();
-    assert!(
-        !shown.contains("arguments") && !shown.contains(KEY),
-        "{shown}"
-    );
 }
 
 #[tokio::test]

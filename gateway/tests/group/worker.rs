@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) listeners: AtomicUsize,
     /// It has loaded nothing, so it begins no call.
     pub(crate) empty: AtomicBool,
+    /// Each page of its tools leads to another one.
+    pub(crate) endless: AtomicBool,
 }
 
 pub(crate) struct Worker {
@@ -163,6 +165,10 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
             json!({"jsonrpc": "2.0", "id": id, "result": {"capabilities": {"tools": {"listChanged": false}}}}),
         );
     }
+    if method == "tools/list" && state.endless.load(Ordering::SeqCst) {
+        let page = json!({"tools": [{"name": "echo", "inputSchema": {}}], "nextCursor": "more"});
+        return Ok(json!({"jsonrpc": "2.0", "id": id, "result": page}));
+    }
     if method != "tools/call" {
         return Ok(other(id, method, &request["params"]));
     }
@@ -188,6 +194,9 @@ async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
         "crashes" => Err(Status::unavailable(
             "the host process died while the call ran (exit code 1)",
         )),
+        "fails" => {
+            Ok(json!({"jsonrpc": "2.0", "id": id, "result": {"content": [], "isError": true}}))
+        }
         "refuses" => Err(Status::unauthenticated("the key is not valid")),
         "unknown" => Ok(error(-32602)),
         other => Ok(result(id, other)),

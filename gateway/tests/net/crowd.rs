@@ -1,19 +1,23 @@
-//! Ten thousand connections that do nothing, at a gateway of its own process.
+//! Ten thousand connections that do nothing, and a thousand that leave in mid-answer, at a gateway of its own process.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::StatusCode;
-use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{KEY, LONG};
+use crate::support::{KEY, LONG, PATH, eventually};
 use crate::wire::{good, statuses};
 use crate::worker::Worker;
 
+/// Connections that do nothing.
+const CROWD: usize = 10_000;
+/// Descriptors for other things, here and in the gateway.
+const OTHERS: usize = 500;
 /// What one idle connection may weigh in a build without optimization.
 const KIB_EACH: usize = 48;
 
@@ -68,6 +72,11 @@ impl Process {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    fn descriptors(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        open.unwrap().count()
+    }
+
     async fn call(&self) -> u16 {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
         let request = good("echo").replacen("accept:", "connection: close\r\naccept:", 1);
@@ -85,17 +94,9 @@ async fn ten_thousand_idle_connections_weigh_little_and_hold_up_nobody() {
     let worker = Worker::start().await;
     let gateway = Process::start(temp.path(), &worker).await;
     // Both processes need a descriptor for each, and some for other things.
-    let limit = getrlimit(Resource::Nofile);
-    let room = limit
-        .current
-        .unwrap_or(u64::MAX)
-        .min(limit.maximum.unwrap_or(u64::MAX));
-    let count = usize::try_from(room)
-        .unwrap()
-        .saturating_sub(1000)
-        .min(10_000);
-    if count < 10_000 {
-        let why = format!("ten thousand: the limit of descriptors allows {count} (ulimit -n)");
+    let count = ramen_listener::places(CROWD + OTHERS).saturating_sub(OTHERS);
+    if count < CROWD {
+        let why = format!("{CROWD}: the hard limit of descriptors allows {count} (ulimit -Hn)");
         ramen_skip::say(&why);
     }
     assert_eq!(gateway.call().await, StatusCode::OK);
@@ -127,4 +128,59 @@ async fn ten_thousand_idle_connections_weigh_little_and_hold_up_nobody() {
     );
     assert_eq!(gateway.call().await, StatusCode::OK);
     drop(idle);
+}
+
+/// Clients that leave at once.
+const LEAVING: usize = 50;
+/// What one that left may leave behind, as far as the allocator keeps something for the next.
+const KIB_LEFT: usize = 16;
+
+/// Calls a tool that tells of its progress and never ends, reads the first of it, and goes away.
+async fn leaves(address: &str) {
+    let body = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
+        {"name": "hang", "arguments": {}, "_meta": {"progressToken": "p"}}});
+    let body = body.to_string();
+    let request = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\naccept: application/json, text/event-stream\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !String::from_utf8_lossy(&answer).contains("notifications/progress") {
+        let read = tokio::time::timeout(LONG, stream.read_buf(&mut answer)).await;
+        assert_ne!(read.unwrap().unwrap(), 0, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn net07_clients_that_leave_in_mid_answer_leave_nothing_behind() {
+    let temp = tempfile::tempdir().unwrap();
+    let worker = Worker::start().await;
+    let gateway = Process::start(temp.path(), &worker).await;
+    let mut left = 0;
+    let mut leave = async |rounds: usize| {
+        for _ in 0..rounds {
+            let leaving = (0..LEAVING).map(|_| leaves(&gateway.address));
+            futures::future::join_all(leaving).await;
+            left += LEAVING;
+            eventually("their calls were given up", || {
+                worker.state.given_up.load(Ordering::SeqCst) == left
+            })
+            .await;
+        }
+    };
+    // What is made once and kept is there after that.
+    leave(4).await;
+    assert_eq!(gateway.call().await, StatusCode::OK);
+    let (descriptors, memory) = (gateway.descriptors(), gateway.status("VmRSS:"));
+    leave(20).await;
+    assert_eq!(gateway.call().await, StatusCode::OK);
+    eventually("their connections are closed", || {
+        gateway.descriptors() <= descriptors
+    })
+    .await;
+    let grown = gateway.status("VmRSS:").saturating_sub(memory);
+    let most = 20 * LEAVING * KIB_LEFT;
+    assert!(grown < most, "{grown} KiB after a thousand that left");
 }

@@ -191,6 +191,8 @@ fn headers_are_unique_tokens_on_values_that_fit_a_header() {
         r#"{"a":{"type":"number","x-mcp-header":"R"}}"#,
         r#"{"a":{"type":"string","x-mcp-header":""}}"#,
         r#"{"a":{"type":"string","x-mcp-header":"a b"}}"#,
+        r#"{"a":{"type":"string","x-mcp-header":"Trace-Bin"}}"#,
+        r#"{"a":{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"x-bin"}}}}"#,
         r#"{"a":{"type":"string","x-mcp-header":"R"},"b":{"type":"string","x-mcp-header":"r"}}"#,
         r#"{"a":{"type":"array","items":{"type":"string","x-mcp-header":"R"}}}"#,
         r#"{"a":{"type":"object","properties":{"b":{"type":"number","x-mcp-header":"R"}}}}"#,

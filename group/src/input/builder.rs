@@ -176,7 +176,7 @@ impl Builder {
         }
     }
 
-    /// `x-mcp-header`: an HTTP token, used once, on what fits a header, reached through
+    /// `x-mcp-header`: an HTTP token that gRPC takes for text, used once, on what fits a header, reached through
     /// `properties` alone.
     fn headers<'n>(&mut self, compiler: &mut Compiler<'n>, member: &'n Member<'n>, bits: u8) {
         let node = &member.node;
@@ -189,6 +189,13 @@ impl Builder {
                         header.start,
                         "`x-mcp-header` goes on a string, integer or boolean",
                     );
+                }
+                // On its way to a worker it would be metadata of gRPC, which has bytes under such names.
+                Some(token) if token.to_ascii_lowercase().ends_with("-bin") => {
+                    compiler.problems.push(Problem::beyond(
+                        header.start,
+                        "`x-mcp-header` must not end in `-bin`, where gRPC has values that are no text",
+                    ));
                 }
                 Some(token) => {
                     if !self.headers.insert(token.to_ascii_lowercase()) {

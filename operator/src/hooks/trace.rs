@@ -6,7 +6,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource as _};
-use ramen_crds::McpGroup;
+use ramen_crds::{McpGroup, labels};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -16,8 +16,6 @@ use crate::watches::Caches;
 
 /// Field manager of the mark.
 const MANAGER: &str = "ramen-operator/hooks";
-/// Reason of the Event.
-const REASON: &str = "HookReceived";
 
 /// A hook that made a group look.
 #[derive(Debug)]
@@ -99,7 +97,7 @@ async fn announce(recorder: &Recorder, caches: &Caches, trace: &Trace) {
     let Ok(object) = &guarded.0 else { return };
     let event = Event {
         type_: EventType::Normal,
-        reason: REASON.to_owned(),
+        reason: labels::HOOK_RECEIVED.to_owned(),
         note: Some(format!(
             "a hook of the receiver {receiver} made the operator look at the repository"
         )),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod faults;
+mod monorepo;
 
 use std::{
     collections::BTreeMap,

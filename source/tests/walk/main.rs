@@ -324,3 +324,32 @@ async fn git06_what_lies_outside_of_mcp_costs_nothing_in_the_walk() {
     let loaded = setup.load_within("main", "", limits).await.unwrap();
     assert_eq!(paths(&loaded), ["tools/a/a.py"]);
 }
+
+#[tokio::test]
+async fn git06_the_walk_reads_no_object_outside_of_mcp() {
+    let setup = Setup::new();
+    let code = [("mcp/tools/a/a.py", Entry::text("1"))];
+    setup.repo.commit("code", &code).unwrap();
+    let raw = setup.repo.raw();
+    let code = raw.revparse_single("code:mcp").unwrap().id();
+    // Objects that are nowhere: whoever looks at them fails.
+    let nowhere = git2::Oid::from_str(&"5".repeat(40)).unwrap();
+    let mut tree = Vec::new();
+    for (entry, id) in [
+        ("100644 README.md", nowhere),
+        ("40000 data", nowhere),
+        ("40000 mcp", code),
+    ] {
+        tree.extend_from_slice(entry.as_bytes());
+        tree.push(0);
+        tree.extend_from_slice(id.as_bytes());
+    }
+    let odb = raw.odb().unwrap();
+    let tree = odb.write(git2::ObjectType::Tree, &tree).unwrap();
+    let tree = raw.find_tree(tree).unwrap();
+    let who = git2::Signature::now("t", "t@example.com").unwrap();
+    raw.commit(Some("refs/heads/main"), &who, &who, "x", &tree, &[])
+        .unwrap();
+    let loaded = setup.load("main", "").await.unwrap();
+    assert_eq!(paths(&loaded), ["tools/a/a.py"]);
+}

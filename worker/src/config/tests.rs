@@ -19,6 +19,8 @@ fn the_defaults_are_loopback_and_two_hosts_at_least() {
     assert!(!config.ranges.contains([10, 0, 0, 1].into()));
     assert!(config.hosts >= 2);
     assert_eq!(config.max_inflight, 256);
+    assert_eq!(config.hosts_memory_mib, None, "as much as there is");
+    assert_eq!(config.import_timeout, Duration::from_secs(30));
     assert_eq!(config.cache_dir, Path::new("/tmp/store/unpacked"));
 }
 
@@ -41,6 +43,10 @@ fn all_faults_are_told_in_one_message() {
         "/x",
         "--trust-proxy",
         "many",
+        "--hosts-memory-mib",
+        "1 GiB",
+        "--import-timeout-secs",
+        "0",
         "--host-env",
         "GOOD,RAMEN_KEYS_DIR",
     ])
@@ -55,6 +61,8 @@ fn all_faults_are_told_in_one_message() {
         "RAMEN_MAX_INFLIGHT",
         "RAMEN_TLS_CERT",
         "RAMEN_TRUST_PROXY",
+        "RAMEN_HOSTS_MEMORY_MIB",
+        "RAMEN_IMPORT_TIMEOUT_SECS",
         "RAMEN_HOST_ENV",
         "`RAMEN_KEYS_DIR` starts with RAMEN_",
     ] {

@@ -9,6 +9,8 @@ use serde::Deserialize;
 
 use crate::hosts::host_program;
 
+/// The Python that a revision is said to be for when nothing in it needs one and there is none.
+const OLDEST: &str = "3.11";
 /// How long `--describe` may take.
 const DESCRIBE: Duration = Duration::from_secs(15);
 
@@ -81,6 +83,15 @@ pub(crate) fn find(dir: &Path, python: Option<&str>) -> Result<Host, Finding> {
         python: python.to_owned(),
         program: host_program(dir, python),
     })
+}
+
+/// What takes the place of a host where nothing is to run: a program that may not exist.
+pub(crate) fn unneeded(dir: &Path, python: Option<&str>) -> Host {
+    let python = python.unwrap_or(OLDEST);
+    Host {
+        python: python.to_owned(),
+        program: host_program(dir, python),
+    }
 }
 
 /// Asks a host which Python it embeds.

@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::hosts::{
-    Death, HostError, HostProcess, HostSpec, Load, LoadLimits, LoadReport, OutputLine,
+    Death, EndCause, HostError, HostProcess, HostSpec, Load, LoadLimits, LoadPackage, LoadReport,
+    OutputLine,
 };
 
 use super::log::RunLog;
@@ -114,6 +115,7 @@ impl Importer {
                     {
                         fault.message =
                             format!("the deadline passed while {} was imported", package.dir);
+                        fault.path = Some(code_path(package));
                     }
                     imported.fatal = Some(fault);
                     None
@@ -203,11 +205,8 @@ impl Importer {
 
     fn finding(&self, id: u32, reason: Reason, message: String) -> Option<(u32, Finding)> {
         let package = self.load.packages.iter().find(|package| package.id == id)?;
-        let path = format!("mcp/{}/{}.py", package.dir, package.name);
-        Some((
-            id,
-            Finding::package(package.dir.clone(), reason, message).at_path(path),
-        ))
+        let finding = Finding::package(package.dir.clone(), reason, message);
+        Some((id, finding.at_path(code_path(package))))
     }
 }
 
@@ -247,6 +246,11 @@ async fn forward(
     }
 }
 
+/// The file of a package's code.
+fn code_path(package: &LoadPackage) -> String {
+    format!("mcp/{}/{}.py", package.dir, package.name)
+}
+
 fn reason(name: &str) -> Reason {
     let known = Reason::ALL.iter().find(|reason| reason.as_str() == name);
     known.copied().unwrap_or(Reason::ImportFailed)
@@ -256,6 +260,7 @@ fn ended(death: &Death) -> String {
     match death {
         Death::Exited(code) => format!("ended the process with exit code {code}"),
         Death::Signalled(signal) => format!("ended the process with signal {signal}"),
+        Death::Ended(cause @ EndCause::Budget { .. }) => format!("was {cause}"),
         other => format!("ended the process ({other})"),
     }
 }
@@ -263,7 +268,8 @@ fn ended(death: &Death) -> String {
 fn host_fault(error: &HostError) -> Finding {
     let reason = match error {
         HostError::Spawn { .. } => Reason::PythonUnavailable,
-        HostError::LoadTimeout { .. } => Reason::ReloadFailed,
+        // Whatever began last, or before the first: it is the code of the group that took so long.
+        HostError::LoadTimeout { .. } => Reason::ImportTimeout,
         _ => Reason::HostCrashed,
     };
     Finding::group(reason, ramen_redact::chain(error))

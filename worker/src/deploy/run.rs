@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -11,14 +12,14 @@ use ramen_source::layer::{code_dir, pack_tree};
 use ramen_source::tree::{TreeError, TreeLimits, refused, walk_folder};
 use ramen_source::{Cache, Kind};
 
-use crate::hosts::HostSpec;
+use crate::hosts::{HostSpec, Memory};
 use crate::names;
 use crate::packages::{self, LoadSetting};
 use crate::remote::{DeployRun, Depot, StoreAt};
 
 use super::deps::{Deps, Installer, Spent};
 use super::golden::GoldenRun;
-use super::host::{Host, describe, find};
+use super::host::{Host, describe, find, unneeded};
 use super::import::Importer;
 use super::index::IndexConfig;
 use super::log::RunLog;
@@ -52,6 +53,8 @@ struct Run {
     progress: Progress,
     index: IndexConfig,
     secrets: SecretTable,
+    /// For whatever runs code of the group.
+    memory: Arc<Memory>,
     deadline: Instant,
     report: Report,
 }
@@ -94,6 +97,7 @@ pub(super) async fn run(
     let secrets = SecretTable::from_env(&args.group, given);
 
     let mut run = Run {
+        memory: Memory::new(args.hosts_memory_mib),
         deadline: started + Duration::from_secs(args.timeout),
         progress: Progress(args.progress),
         report: empty_report(&args),
@@ -164,8 +168,11 @@ impl Run {
             .clone()
             .or_else(own_folder)
             .unwrap_or_default();
-        let host = match find(&host_dir, self.args.python.as_deref()) {
+        let python = self.args.python.as_deref();
+        let runs_nothing = group.tools.is_empty() && group.resources.is_empty() && plan.is_empty();
+        let host = match find(&host_dir, python) {
             Ok(host) => host,
+            Err(_) if runs_nothing => unneeded(&host_dir, python),
             Err(finding) => return self.report.errors.push(finding),
         };
         self.report.python = Some(host.python.clone());
@@ -249,6 +256,7 @@ impl Run {
             scratch,
             deadline: self.deadline,
             log: self.log.clone(),
+            memory: Arc::clone(&self.memory),
         };
         let installer = Installer {
             uv: &uv,
@@ -327,6 +335,7 @@ impl Run {
                 .collect(),
             env: BTreeMap::new(),
             output: None,
+            memory: Arc::clone(&self.memory),
         };
         let setting = LoadSetting {
             group: &self.args.group,

@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -11,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use ramen_group::Reason;
+
+use crate::hosts::{EndCause, Memory, Tenant, lock};
 
 use super::index::IndexConfig;
 use super::log::{RunLog, cut};
@@ -40,6 +44,8 @@ pub(crate) struct Uv {
     pub(crate) deadline: Instant,
     /// Where its words go.
     pub(crate) log: RunLog,
+    /// Shared with everything else that runs code of the group: building a package does.
+    pub(crate) memory: Arc<Memory>,
 }
 
 /// A folder that is measured while the installer fills it.
@@ -148,12 +154,20 @@ impl Uv {
                 format!("cannot start {program}: {error}"),
             )
         })?;
-        let group = Group(child.id());
+        let group = Group::of(&child);
+        if let Some(pid) = group.running.pid {
+            let tenant: Weak<Running> = Arc::downgrade(&group.running);
+            self.memory.adopt(pid, tenant);
+        }
         let stdout = read_bounded(child.stdout.take());
         let stderr = read_bounded(child.stderr.take());
         let ended = async {
-            let (stdout, stderr, status) = tokio::join!(stdout, stderr, child.wait());
-            (stdout, stderr, status)
+            let status = async {
+                let status = child.wait().await;
+                group.running.gone.store(true, Ordering::Relaxed);
+                status
+            };
+            tokio::join!(stdout, stderr, status)
         };
         let result = tokio::select! {
             ended = ended => Ok(ended),
@@ -161,8 +175,13 @@ impl Uv {
         };
         match result {
             Ok((stdout, stderr, status)) => {
+                let cause = *lock(&group.running.ended_for);
                 group.disarm();
                 self.log.lines("uv", &stderr);
+                if let Some(cause) = cause {
+                    let message = format!("the installer was {cause}");
+                    return Err(UvFault::new(Reason::InstallFailed, message));
+                }
                 match status {
                     Ok(status) if status.success() => Ok(stdout),
                     Ok(_) => Err(self.explain(&stderr)),
@@ -224,24 +243,66 @@ pub(crate) fn too_large(bytes: u64, limit: u64) -> String {
     )
 }
 
+/// A process that was started as the leader of its group.
+struct Running {
+    pid: Option<Pid>,
+    gone: AtomicBool,
+    ended_for: Mutex<Option<EndCause>>,
+}
+
+impl Running {
+    fn kill(&self) {
+        if let Some(pid) = self.pid {
+            // ESRCH: it ended by itself.
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Tenant for Running {
+    fn lives(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed)
+    }
+
+    fn is_busy(&self) -> bool {
+        true
+    }
+
+    fn end(&self, cause: EndCause) {
+        *lock(&self.ended_for) = Some(cause);
+        self.kill();
+    }
+}
+
 /// Kills a process group unless disarmed.
-struct Group(Option<u32>);
+struct Group {
+    running: Arc<Running>,
+    armed: bool,
+}
 
 impl Group {
+    fn of(child: &Child) -> Self {
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let running = Running {
+            pid,
+            gone: AtomicBool::new(false),
+            ended_for: Mutex::new(None),
+        };
+        Self {
+            running: Arc::new(running),
+            armed: true,
+        }
+    }
+
     fn disarm(mut self) {
-        self.0 = None;
+        self.armed = false;
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let pid = self
-            .0
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            // ESRCH: it ended by itself.
-            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        if self.armed {
+            self.running.kill();
         }
     }
 }

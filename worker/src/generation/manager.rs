@@ -16,7 +16,7 @@ use tokio::sync::watch;
 pub use self::error::{NotLoaded, ReloadError};
 use super::Generation;
 use crate::desired;
-use crate::hosts::LoadLimits;
+use crate::hosts::{LoadLimits, Memory};
 use crate::metrics::Metrics;
 use crate::remote::{Depot, StoreAt};
 
@@ -38,6 +38,7 @@ pub(crate) struct Setting {
     pub(crate) call_timeout: Duration,
     pub(crate) drain: Duration,
     pub(crate) limits: LoadLimits,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) secrets: SecretTable,
 }
 

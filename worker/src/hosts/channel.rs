@@ -12,7 +12,7 @@ mod table;
 mod writing;
 
 use std::any::Any;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use ramen_frame::{Log, Progress, Stats, Status};
 use tokio::sync::{Notify, mpsc};
 
 use super::fate::{CallError, Death};
+use super::memory::Memory;
 use super::socket::Socket;
 use reading::Incoming;
 use table::Table;
@@ -102,6 +103,8 @@ pub(super) struct Channel {
     unsent: Notify,
     left: Notify,
     observer: OnceLock<Weak<dyn Observer>>,
+    /// Whose watch may rest while no call runs.
+    memory: OnceLock<Arc<Memory>>,
 }
 
 impl Channel {
@@ -114,6 +117,7 @@ impl Channel {
             unsent: Notify::new(),
             left: Notify::new(),
             observer: OnceLock::new(),
+            memory: OnceLock::new(),
         }
     }
 
@@ -122,7 +126,13 @@ impl Channel {
         let _ = self.observer.set(observer);
     }
 
-    fn observer(&self) -> Option<std::sync::Arc<dyn Observer>> {
+    /// From now on each call is announced there.
+    pub(super) fn announce(&self, memory: Arc<Memory>) {
+        // A host has one memory for its whole life.
+        let _ = self.memory.set(memory);
+    }
+
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
         self.observer.get().and_then(Weak::upgrade)
     }
 
@@ -200,7 +210,7 @@ impl Channel {
 /// `cancelled()`, then an interrupt, and a host that does not get free of it is ended.
 pub struct CallHandle {
     pub(super) answer: Answer,
-    pub(super) channel: std::sync::Arc<Channel>,
+    pub(super) channel: Arc<Channel>,
     pub(super) done: bool,
 }
 
@@ -230,7 +240,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
 
     use super::*;
 

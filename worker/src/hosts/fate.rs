@@ -45,8 +45,15 @@ pub(super) enum ChannelError {
 pub enum EndCause {
     /// A call did not end after its deadline or its caller's leaving.
     Overdue,
-    /// It grew over the memory limit.
+    /// It grew over its own memory limit.
     Memory,
+    /// All hosts together held more memory than they may, and it held the most.
+    Budget {
+        /// Bytes that it held, with the processes that it had started.
+        held: u64,
+        /// Bytes that all may hold together.
+        budget: u64,
+    },
     /// It had answered as many calls as one host may.
     Recycled,
     /// Its revision is served no more, or the worker stops.
@@ -60,6 +67,14 @@ impl fmt::Display for EndCause {
         f.write_str(match self {
             Self::Overdue => "ended because a call did not return",
             Self::Memory => "ended over its memory limit",
+            Self::Budget { held, budget } => {
+                return write!(
+                    f,
+                    "ended for its memory: it held {} MiB, and all processes of the group together may hold {} MiB",
+                    held >> 20,
+                    budget >> 20
+                );
+            }
             Self::Recycled => "recycled",
             Self::Retired => "retired",
             Self::Load => "ended because a load took too long",

@@ -20,7 +20,7 @@ use ramen_frame::{Load, Loaded};
 use tokio::sync::{Notify, watch};
 
 use super::channel::{Answer, CallOptions, Channel, Ended, Observer, Pending, Reply, lock};
-use super::fate::{CallError, Death, HostError};
+use super::fate::{CallError, Death, EndCause, HostError};
 use super::process::{HostProcess, HostSpec, LoadLimits};
 use breaker::Breaker;
 use pace::{Kind, Pace};
@@ -420,7 +420,7 @@ impl Pool {
         let hosts: Vec<_> = {
             let mut state = lock(&self.state);
             for (pending, _) in std::mem::take(&mut state.queue) {
-                pending.fail(CallError::Restarted(super::EndCause::Retired));
+                pending.fail(CallError::Restarted(EndCause::Retired));
             }
             state
                 .seats
@@ -434,7 +434,7 @@ impl Pool {
                 .await
                 .is_err()
             {
-                host.kill(super::EndCause::Retired);
+                host.kill(EndCause::Retired);
                 host.died().await;
             }
         }))
@@ -481,7 +481,12 @@ impl Observer for Pool {
         // SIGKILL comes from outside, perhaps from the kernel for a call's memory, perhaps not.
         let killed = *death == Death::Signalled(rustix::process::Signal::KILL.as_raw());
         let weight = if killed { 0.25 } else { 1.0 };
-        let by_calls = !matches!(death, Death::Ended(cause) if *cause != super::EndCause::Overdue);
+        let by_calls = match death {
+            Death::Ended(cause) => {
+                matches!(cause, EndCause::Overdue | EndCause::Budget { .. })
+            }
+            _ => true,
+        };
         let ready = {
             let mut state = lock(&self.state);
             if by_calls && !running.is_empty() {

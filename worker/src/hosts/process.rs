@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ramen_frame::{Load, Loaded, Stats, ToHost};
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 
 use super::channel::{CallHandle, CallOptions, Channel, Control, Pending, lock};
 use super::fate::{CallError, Death, EndCause, HostError};
+use super::memory::{Memory, Tenant};
 use super::socket::{self, Socket};
 use super::{output, spawner};
 
@@ -37,6 +39,8 @@ pub struct HostSpec {
     pub env: BTreeMap<String, String>,
     /// Where lines of stdout and stderr go; `None` discards them.
     pub output: Option<mpsc::Sender<OutputLine>>,
+    /// The memory that it has with others.
+    pub memory: Arc<Memory>,
 }
 
 /// One line that user code printed.
@@ -63,6 +67,18 @@ pub struct LoadLimits {
     pub total: Duration,
 }
 
+impl LoadLimits {
+    /// The usual ones, but with this one for a package.
+    pub fn of_package(package: Duration) -> Self {
+        let usual = Self::default();
+        Self {
+            package,
+            total: usual.total.max(package.saturating_mul(4)),
+            ..usual
+        }
+    }
+}
+
 impl Default for LoadLimits {
     fn default() -> Self {
         Self {
@@ -85,6 +101,22 @@ struct Shared {
     child: Mutex<Option<Child>>,
     ended_for: Mutex<Option<EndCause>>,
     death: watch::Sender<Option<Death>>,
+    /// Until its packages are imported.
+    loading: AtomicBool,
+}
+
+impl Tenant for Shared {
+    fn lives(&self) -> bool {
+        lock(&self.child).is_some()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.loading.load(Ordering::Relaxed) || self.channel.running() > 0
+    }
+
+    fn end(&self, cause: EndCause) {
+        self.kill(Some(cause));
+    }
 }
 
 impl Shared {
@@ -156,7 +188,11 @@ impl HostProcess {
             child: Mutex::new(Some(child)),
             ended_for: Mutex::new(None),
             death: watch::Sender::new(None),
+            loading: AtomicBool::new(true),
         });
+        shared.channel.announce(Arc::clone(&spec.memory));
+        let tenant: Weak<Shared> = Arc::downgrade(&shared);
+        spec.memory.adopt(pid, tenant);
         let (control_in, control) = mpsc::unbounded_channel();
         let host = Self {
             shared: Arc::clone(&shared),
@@ -237,6 +273,17 @@ impl HostProcess {
     /// Sends `LOAD` and waits for `LOADED`. `importing` is told of each package before its import.
     /// When it takes too long the host is killed.
     pub async fn load(
+        &self,
+        load: &Load,
+        limits: LoadLimits,
+        importing: impl FnMut(u32),
+    ) -> Result<Loaded, HostError> {
+        let loaded = self.load_within(load, limits, importing).await;
+        self.shared.loading.store(false, Ordering::Relaxed);
+        loaded
+    }
+
+    async fn load_within(
         &self,
         load: &Load,
         limits: LoadLimits,

@@ -42,8 +42,8 @@ pub(crate) fn head(stream: u32, method: &str) -> Vec<u8> {
         (":method", "POST"),
         (":scheme", "http"),
         (":authority", "localhost"),
-        (":path", &path),
-        ("authorization", &key),
+        (":path", path.as_str()),
+        ("authorization", key.as_str()),
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ]);

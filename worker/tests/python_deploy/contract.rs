@@ -39,6 +39,16 @@ fn a_group_of_prompts_needs_no_host_and_prm01_a_bom_before_front_matter_loads() 
     let kit = Kit::new();
     prompt(&kit, "greet", "\u{feff}---\nname: greet\n---\nBody", None);
     kit.deploy().ok();
+    let none = tempfile::tempdir().unwrap();
+    let without = ["--host-dir", none.path().to_str().unwrap()];
+    let ran = kit.deploy_with(&without).ok();
+    assert_eq!(ran.report.desired_state().unwrap().python, "3.11");
+    // What has to be installed or imported does need one.
+    kit.requirements("alpha\n");
+    kit.deploy_with(&without).failed(Reason::PythonUnavailable);
+    kit.requirements("");
+    kit.tool("ping", "def ping():\n    return 'pong'\n", &json!({}));
+    kit.deploy_with(&without).failed(Reason::PythonUnavailable);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ramen_group::{Finding, Outcome};
 use serde_json::Value;
 
-use crate::kit::Kit;
+use crate::kit::{Kit, each_python};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -98,11 +98,14 @@ fn every_file_beside_the_packages_has_its_cases() {
 
 #[test]
 fn the_good_group_serves_as_a_whole() {
-    let kit = Kit::new();
-    let folder = fixtures().join("good_group");
-    let ran = kit
-        .deploy_with(&["--code-dir", folder.to_str().unwrap()])
-        .ok();
-    assert_eq!(ran.report.golden.failed, 0);
-    assert!(ran.report.packages.len() >= 4);
+    each_python(|python| {
+        let kit = Kit::on(python);
+        let folder = fixtures().join("good_group");
+        let ran = kit
+            .deploy_with(&["--code-dir", folder.to_str().unwrap()])
+            .ok();
+        assert_eq!(ran.report.golden.failed, 0);
+        assert!(ran.report.packages.len() >= 4);
+        assert_eq!(ran.report.desired_state().unwrap().python, python);
+    });
 }

@@ -3,34 +3,35 @@
 use ramen_group::{Outcome, Reason};
 use serde_json::{Value, json};
 
-use crate::kit::{Kit, bin_dir};
+use crate::kit::{Kit, bin_dir, each_python};
 
 #[test]
 fn golden_calls_pass_by_text_by_subset_and_exactly() {
-    let kit = Kit::new();
-    let add =
-        "def add(a, b=1):\n    if a < 0:\n        raise ValueError('negative')\n    return a + b\n";
-    let input = json!({"a": {"type": "number"}, "b": {"type": "integer", "default": 1}});
-    kit.tool("add", add, &input);
-    kit.golden(&[
-        (
-            "add",
-            json!({"a": 1, "b": 2}),
-            json!({"text_contains": "3"}),
-        ),
-        (
-            "add",
-            json!({"a": 4}),
-            json!({"exact": {"content": [{"type": "text", "text": "5"}], "isError": false}}),
-        ),
-        (
-            "add",
-            json!({"a": -1}),
-            json!({"subset": {"isError": true, "content": [{"text": "ValueError: negative"}]}}),
-        ),
-    ]);
-    let ran = kit.deploy().ok();
-    assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (3, 0));
+    each_python(|python| {
+        let kit = Kit::on(python);
+        let add = "def add(a, b=1):\n    if a < 0:\n        raise ValueError('negative')\n    return a + b\n";
+        let input = json!({"a": {"type": "number"}, "b": {"type": "integer", "default": 1}});
+        kit.tool("add", add, &input);
+        kit.golden(&[
+            (
+                "add",
+                json!({"a": 1, "b": 2}),
+                json!({"text_contains": "3"}),
+            ),
+            (
+                "add",
+                json!({"a": 4}),
+                json!({"exact": {"content": [{"type": "text", "text": "5"}], "isError": false}}),
+            ),
+            (
+                "add",
+                json!({"a": -1}),
+                json!({"subset": {"isError": true, "content": [{"text": "ValueError: negative"}]}}),
+            ),
+        ]);
+        let ran = kit.deploy().ok();
+        assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (3, 0));
+    });
 }
 
 #[test]
@@ -50,6 +51,25 @@ fn a_golden_call_that_fails_fails_the_revision_and_names_the_case() {
     assert!(finding.message.contains("pang"), "{}", finding.message);
     assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (1, 1));
     assert!(ran.report.desired_state().is_none());
+}
+
+#[test]
+fn a_golden_call_that_allocates_without_end_fails_with_the_bound_and_the_next_one_runs() {
+    let mut kit = Kit::with_tool();
+    kit.set("RAMEN_HOSTS_MEMORY_MIB", "300");
+    let code =
+        "def grows():\n    kept = []\n    while True: kept.append(b'x' * 1_000_000 + b'y')\n";
+    kit.tool("grows", code, &json!({}));
+    kit.golden(&[
+        ("grows", json!({}), json!({"text_contains": ""})),
+        ("ping", json!({}), json!({"text_contains": "pong"})),
+    ]);
+    let ran = kit.deploy();
+    let finding = ran.failed(Reason::GoldenFailed);
+    for words in ["`case 0`: ", "for its memory", "300 MiB"] {
+        assert!(finding.message.contains(words), "{}", finding.message);
+    }
+    assert_eq!((ran.report.golden.passed, ran.report.golden.failed), (1, 1));
 }
 
 #[test]

@@ -7,9 +7,13 @@ use ramen_group::{Finding, Outcome, Reason, Report};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::pythons::wanted;
+
 /// A group repo with a store, an output folder and a folder of wheels.
 pub(crate) struct Kit {
     dir: TempDir,
+    /// The Python to deploy for.
+    pub(crate) python: String,
     /// Passed to the program, over a nearly empty environment.
     pub(crate) env: Vec<(String, String)>,
     /// Further arguments.
@@ -48,6 +52,14 @@ pub(crate) fn uv() -> PathBuf {
         .expect("uv: run `make setup`, or set RAMEN_UV")
 }
 
+/// Runs a test with each Python that is to be tested.
+pub(crate) fn each_python(test: impl Fn(&str)) {
+    for python in wanted(&bin_dir()) {
+        println!("with Python {python}");
+        test(&python);
+    }
+}
+
 /// Processes that work below this folder.
 pub(crate) fn at_work(dir: &Path) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -58,6 +70,11 @@ pub(crate) fn at_work(dir: &Path) -> usize {
 impl Kit {
     /// An empty group whose packages come from [`Self::wheels`] alone.
     pub(crate) fn new() -> Self {
+        Self::on("3.11")
+    }
+
+    /// One that is deployed for this Python.
+    pub(crate) fn on(python: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["repo/mcp", "wheels", "home"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
@@ -65,6 +82,7 @@ impl Kit {
         let wheels = dir.path().join("wheels").display().to_string();
         let mut kit = Self {
             dir,
+            python: python.to_owned(),
             env: Vec::new(),
             args: Vec::new(),
         };
@@ -145,7 +163,7 @@ impl Kit {
             .arg(self.path("out"))
             .arg("--host-dir")
             .arg(bin_dir())
-            .args(["--python", "3.11", "--timeout", "120", "--group", "g"])
+            .args(["--python", &self.python, "--timeout", "120", "--group", "g"])
             .args(&self.args)
             .args(more)
             .env_clear()

@@ -171,12 +171,48 @@ fn pkg05_a_deadline_that_passes_during_imports_fails_the_revision_and_names_the_
         "{:?}",
         ran.errors()
     );
-    assert!(
-        ran.report.errors[0].message.contains("tools/sleeps"),
+    let entry = &ran.report.errors[0];
+    assert_eq!(entry.reason, Reason::ImportTimeout, "{entry:?}");
+    assert!(entry.message.contains("tools/sleeps"), "{entry:?}");
+    assert_eq!(entry.path.as_deref(), Some("mcp/tools/sleeps/sleeps.py"));
+    assert!(ran.serving().is_empty());
+}
+
+/// Takes memory without end.
+const GROWS: &str = "kept = []\nwhile True: kept.append(b'x' * 1_000_000 + b'y')\n";
+
+#[test]
+fn pkg05_an_import_that_allocates_without_end_is_an_entry_with_the_bound_and_the_rest_loads() {
+    let mut kit = Kit::with_tool();
+    kit.set("RAMEN_HOSTS_MEMORY_MIB", "300");
+    kit.tool(
+        "grows",
+        &format!("{GROWS}{}", returns("grows", "")),
+        &json!({}),
+    );
+    kit.tool(
+        "forks",
+        &format!(
+            "import os\nif os.fork(): os.wait()\n{GROWS}{}",
+            returns("forks", "")
+        ),
+        &json!({}),
+    );
+    let ran = kit.deploy();
+    assert_eq!(
+        (ran.code, ran.report.outcome),
+        (3, Outcome::Partial),
         "{:?}",
         ran.errors()
     );
-    assert!(ran.serving().is_empty());
+    assert_eq!(ran.serving(), ["ping"]);
+    for package in ["tools/grows", "tools/forks"] {
+        let entry = ran.entry(package);
+        assert_eq!(entry.reason, Reason::ImportCrashed, "{entry:?}");
+        for words in ["importing was ended for its memory: it held", "300 MiB"] {
+            assert!(entry.message.contains(words), "{entry:?}");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ramen_group::{Outcome, Reason};
 use serde_json::json;
 
 use crate::index::{Index, Manner};
-use crate::kit::Kit;
+use crate::kit::{Kit, each_python};
 use crate::wheel::{Wheel, hash_of, simple};
 
 /// A tool that answers with the `VERSION` of a module.
@@ -23,19 +23,21 @@ fn expect_version(kit: &Kit, module: &str, version: &str) {
 
 #[test]
 fn req01_comments_continuations_crlf_and_a_missing_last_newline_install() {
-    let kit = Kit::new();
-    for name in ["alpha", "beta", "gamma"] {
-        simple(&kit.wheels(), name, "1.0", &[]);
-    }
-    kit.requirements(
+    each_python(|python| {
+        let kit = Kit::on(python);
+        for name in ["alpha", "beta", "gamma"] {
+            simple(&kit.wheels(), name, "1.0", &[]);
+        }
+        kit.requirements(
         "\u{feff}# head\r\n\r\nalpha==1.0 \\\r\n  ; python_version > '3'  # why\r\nbeta\r\ngamma",
     );
-    expect_version(&kit, "gamma", "1.0");
-    let ran = kit.deploy().ok();
-    let lock = ran.report.lock.unwrap();
-    assert_eq!(lock.matches("==1.0").count(), 3, "{lock}");
-    assert_eq!(lock.matches("--hash=sha256:").count(), 3, "{lock}");
-    assert!(ran.report.deps.is_some() && ran.report.lock_key.is_some());
+        expect_version(&kit, "gamma", "1.0");
+        let ran = kit.deploy().ok();
+        let lock = ran.report.lock.unwrap();
+        assert_eq!(lock.matches("==1.0").count(), 3, "{lock}");
+        assert_eq!(lock.matches("--hash=sha256:").count(), 3, "{lock}");
+        assert!(ran.report.deps.is_some() && ran.report.lock_key.is_some());
+    });
 }
 
 #[test]
@@ -127,6 +129,47 @@ fn req02_local_folders_need_permission_and_start_at_mcp() {
     )]);
     let changed = kit.deploy_with(&["--allow-sdist"]).ok();
     assert_ne!(changed.report.deps, ran.report.deps);
+}
+
+/// A local source whose build does this, with permission to build it.
+fn building(code: &str) -> Kit {
+    let mut kit = Kit::with_tool();
+    let root = kit.path("repo/mcp/libs/pkg");
+    source_tree(&root, "3.0");
+    let backend = std::fs::read_to_string(root.join("backend.py")).unwrap();
+    let build = "def build_wheel(directory, config_settings=None, metadata_directory=None):\n";
+    assert!(backend.contains(build));
+    let backend = backend.replace(build, &format!("{build}    {code}\n"));
+    std::fs::write(root.join("backend.py"), backend).unwrap();
+    kit.requirements("./libs/pkg\n");
+    kit.args.push("--allow-sdist".into());
+    kit
+}
+
+#[test]
+fn a_build_that_writes_without_end_is_stopped_at_the_limit_of_requirements() {
+    let writes = "import time\n    with open('data', 'wb') as file:\n        while True: file.write(b'x' * 1_000_000), time.sleep(0.01)";
+    let temporary = format!("import os\n    os.chdir(os.environ['TMPDIR'])\n    {writes}");
+    for code in [writes, &temporary] {
+        let kit = building(code);
+        let ran = kit.deploy_with(&["--max-deps-bytes", "1000000"]);
+        let finding = ran.failed(Reason::DepsTooLarge);
+        for words in ["building pkg: ", "1.0 MB"] {
+            assert!(finding.message.contains(words), "{}", finding.message);
+        }
+        assert!(kit.layers("deps").is_empty());
+    }
+}
+
+#[test]
+fn a_build_that_allocates_without_end_is_ended_and_the_bound_told() {
+    let mut kit = building("kept = []\n    while True: kept.append(b'x' * 1_000_000 + b'y')");
+    kit.set("RAMEN_HOSTS_MEMORY_MIB", "300");
+    let ran = kit.deploy();
+    let finding = ran.failed(Reason::InstallFailed);
+    for words in ["building pkg: ", "for its memory", "300 MiB"] {
+        assert!(finding.message.contains(words), "{}", finding.message);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is reused, what heals, and what a killed run leaves.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,8 @@ use ramen_group::Reason;
 use serde_json::json;
 
 use crate::index::{Index, Manner};
-use crate::kit::{Kit, at_work, uv};
+use crate::kit::{Kit, at_work, bin_dir, uv};
+use crate::pythons::wanted;
 use crate::wheel::{Wheel, simple};
 
 /// A group with one requirement, and an installer that counts its runs.
@@ -78,6 +80,23 @@ fn two_requirement_texts_with_one_lock_share_one_layer() {
     let second = kit.deploy().ok();
     assert_eq!(runs(&kit), ["pip compile"]);
     assert_eq!(first.report.deps, second.report.deps);
+}
+
+#[test]
+fn each_python_has_requirements_of_its_own_and_all_share_the_code() {
+    let mut kit = Kit::with_tool();
+    simple(&kit.wheels(), "alpha", "1.0", &[]);
+    kit.requirements("alpha\n");
+    let pythons = wanted(&bin_dir());
+    let mut layers = BTreeSet::new();
+    let mut code = BTreeSet::new();
+    for python in &pythons {
+        kit.python.clone_from(python);
+        let report = kit.deploy().ok().report;
+        layers.insert(report.deps.unwrap().key);
+        code.insert(report.code.unwrap().key);
+    }
+    assert_eq!((layers.len(), code.len()), (pythons.len(), 1));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::parallel::{Gate, begin, hold, waiting};
 use crate::served::{Served, Setup, each_python};
 
 /// Waits until so many hosts were replaced, whatever for, and two are up.
-async fn replaced(served: &Served, after: &str, times: u64) {
+pub(crate) async fn replaced(served: &Served, after: &str, times: u64) {
     let settled = async || {
         let restarts = served.metric("ramen_host_restarts_total").await;
         let ready = served.metric("ramen_hosts_ready").await;

@@ -18,9 +18,12 @@ mod envelope;
 #[expect(dead_code, reason = "made for the tests of the front too")]
 mod harness;
 mod hosts_lost;
+mod memory;
 mod packages;
 mod parallel;
 mod prompts;
+#[path = "../support/pythons.rs"]
+mod pythons;
 mod resources;
 mod results;
 mod secrets;

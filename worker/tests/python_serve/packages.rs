@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use tonic::Code;
 
-use crate::harness::{Group, bin_dir};
+use crate::harness::{Group, bin_dir, eventually};
+use crate::parallel::{beside, waiting};
 use crate::served::{Setup, each_python};
 
 #[tokio::test]
@@ -100,6 +102,44 @@ async fn pkg02_pkg03_an_installed_library_wins_over_a_folder_or_a_tool_of_its_na
             "installed requests"
         );
         assert_eq!(client.text("path", json!({})).await, "[]");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pkg05_a_reload_whose_import_never_ends_is_refused_and_the_old_generation_answers_on() {
+    let spins = waiting().tool(
+        "spins",
+        &json!({}),
+        "while True: pass\ndef run(): return 'never'",
+    );
+    let better = waiting().tool("better", &json!({}), "def run(): return 'better'");
+    each_python(async |python| {
+        let setup = Setup::new(python).set("RAMEN_IMPORT_TIMEOUT_SECS", "5");
+        let mut served = setup.serve(&waiting()).await;
+        let client = served.client().await;
+        let hosts = served.children().len();
+        let refused = beside(&client, served.reload(&spins, "two")).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        let told = "tools/spins: the import took longer than 5s";
+        assert!(refused.message().contains(told), "{refused}");
+        let status = served.status().await;
+        assert_eq!(
+            (status.revision.as_str(), status.health.as_str()),
+            ("one", "SERVING")
+        );
+        assert_eq!(status.desired_revision, "two");
+        assert!(status.last_error.contains(told), "{}", status.last_error);
+        eventually("what spun is gone", async || {
+            (served.children().len() == hosts).then_some(())
+        })
+        .await;
+        let loaded = beside(&client, served.reload(&better, "three")).await;
+        assert_eq!(loaded.unwrap().tools, 4);
+        assert_eq!(client.text("better", json!({})).await, "better");
+        assert_eq!(served.status().await.last_error, "");
+        served.assert_alive();
     })
     .await;
 }

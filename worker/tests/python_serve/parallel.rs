@@ -4,13 +4,14 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use crate::harness::{Group, Session, call, eventually, text_of};
+use crate::harness::{Client, Group, Session, call, eventually, text_of};
 use crate::served::{Setup, each_python, runs};
 
 /// A named pipe that a tool waits for.
@@ -71,6 +72,24 @@ pub(crate) async fn begin(session: &mut Session, mut message: Value) {
     let progress = session.next().await;
     assert_eq!(progress["method"], "notifications/progress", "{progress}");
     assert_eq!(progress["params"]["progressToken"], message["id"]);
+}
+
+/// What comes of `work`, while every call of `fast` beside it is answered.
+pub(crate) async fn beside<T>(client: &Client, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let mut answered = 0;
+    loop {
+        tokio::select! {
+            done = &mut work => {
+                assert!(answered > 0, "there were calls beside it");
+                return done;
+            }
+            text = client.text("fast", json!({})) => {
+                assert_eq!(text, "fast");
+                answered += 1;
+            }
+        }
+    }
 }
 
 /// `id text` of the next answer.

@@ -89,10 +89,10 @@ async fn prm01_to_prm07_and_prm11_the_text_is_the_file_without_its_first_block()
         ("prm07", LOOSE.into(), &one, p.clone(), LOOSE.into()),
         (
             "prm07_mib",
-            "{{".repeat(256 * 1024),
+            "{{".repeat(512 * 1024),
             &one,
             p.clone(),
-            "{{".repeat(256 * 1024),
+            "{{".repeat(512 * 1024),
         ),
         (
             "prm08",

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
+use ramen_proto::v1::admin_client::AdminClient;
+use ramen_proto::v1::{
+    self as proto, ReloadRequest, ReloadResponse, StatusRequest, StatusResponse,
+};
 use ramen_source::layer::{PackOptions, pack_dir};
 use ramen_source::{Kind, Store};
 use serde_json::Value;
@@ -17,29 +21,14 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::harness::{ADMIN_KEY, Client, Group, KEY, LONG, bin_dir, connect, scrape};
+use crate::harness::{
+    ADMIN_KEY, Client, Group, KEY, LONG, bin_dir, connect, scrape, with_admin_key,
+};
+use crate::pythons::wanted;
 
 /// The Pythons to test with, as `3.11`.
 pub(crate) fn pythons() -> Vec<String> {
-    let dir = bin_dir();
-    let mut minors: Vec<u32> = std::fs::read_dir(&dir)
-        .unwrap()
-        .filter_map(|entry| {
-            let name = entry.unwrap().file_name().into_string().ok()?;
-            name.strip_prefix("ramen-host-3.")?.parse().ok()
-        })
-        .collect();
-    minors.sort_unstable();
-    let all = std::env::var_os("RAMEN_TEST_PYTHONS").is_some_and(|which| which == "all");
-    if !all {
-        minors.truncate(1);
-    }
-    let missing = dir.display();
-    assert!(
-        !minors.is_empty(),
-        "no ramen-host-3.x in {missing}: run `cargo xtask hosts`"
-    );
-    minors.iter().map(|minor| format!("3.{minor}")).collect()
+    wanted(&bin_dir())
 }
 
 /// Runs a test with each Python.
@@ -161,7 +150,7 @@ impl Setup {
         std::fs::write(path("keys"), format!("{KEY}\n")).unwrap();
         std::fs::write(path("admin"), format!("{ADMIN_KEY}\n")).unwrap();
         let mut desired = group.publish(Path::new(&path("store")), "one").await;
-        desired.python = self.python;
+        desired.python.clone_from(&self.python);
         desired.exclude = self.exclude;
         if let Some(deps) = self.deps {
             let scratch = tempfile::tempdir().unwrap();
@@ -198,6 +187,7 @@ impl Setup {
             log,
             grpc: SocketAddr::from(([127, 0, 0, 1], 0)),
             metrics: SocketAddr::from(([127, 0, 0, 1], 0)),
+            python: self.python,
             dir,
         };
         let addresses = served.log.message("listening").await;
@@ -219,6 +209,7 @@ pub(crate) struct Served {
     pub(crate) log: Log,
     pub(crate) grpc: SocketAddr,
     metrics: SocketAddr,
+    python: String,
     dir: TempDir,
 }
 
@@ -238,6 +229,42 @@ impl Served {
 
     pub(crate) async fn client(&self) -> Client {
         Client::new(self.channel().await, Some(KEY))
+    }
+
+    /// Tells the worker to serve `group`; what it says to that.
+    pub(crate) async fn reload(
+        &self,
+        group: &Group,
+        revision: &str,
+    ) -> Result<ReloadResponse, Status> {
+        let desired = group
+            .publish(&self.dir.path().join("store"), revision)
+            .await;
+        let code = proto::Layer {
+            key: desired.code.key,
+            digest: desired.code.digest,
+            size: desired.code.size,
+        };
+        let request = with_admin_key(ReloadRequest {
+            desired: Some(proto::DesiredState {
+                revision: desired.revision,
+                code: Some(code),
+                deps: None,
+                python: self.python.clone(),
+                exclude: desired.exclude,
+            }),
+        });
+        let mut admin = AdminClient::new(self.channel().await);
+        let answer = tokio::time::timeout(LONG, admin.reload(request)).await;
+        let answer = answer.expect("a word on the reload before the hang guard")?;
+        Ok(answer.into_inner())
+    }
+
+    /// What the worker says of itself.
+    pub(crate) async fn status(&self) -> StatusResponse {
+        let mut admin = AdminClient::new(self.channel().await);
+        let answer = admin.status(with_admin_key(StatusRequest {})).await;
+        answer.unwrap().into_inner()
     }
 
     /// Whether the group is served, asked without a key.

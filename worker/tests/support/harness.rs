@@ -156,6 +156,7 @@ impl Setup {
             host_threads: "8".into(),
             host_rss_limit_mib: "0".into(),
             host_max_calls: "0".into(),
+            import_timeout_secs: "30".into(),
             store: Some(dir.path().join("store")),
             host_dir: Some(host_dir.into()),
             log: "info".into(),

@@ -186,7 +186,7 @@ fn the_newest_events_are_shown_the_newest_last() {
             .unwrap()
         })
         .collect();
-    let shown = newest(&events);
+    let shown = newest(in_order(&events));
     assert_eq!(shown.len(), EVENTS);
     assert!(shown.is_sorted_by_key(|view| view.at));
     assert_eq!(shown.last().unwrap().reason, "R2", "7 * 2 is second 14");
@@ -198,4 +198,38 @@ fn who_asked_is_told_as_the_object_has_it() {
     let asked = Detail::of(&group, &[], &[], Vec::new()).asked;
     assert_eq!(asked.requested, asked.acted_on);
     assert_eq!(asked.hinted.as_deref(), Some("2026-01-02T03:04:05Z"));
+}
+
+#[test]
+fn the_last_hook_is_known_from_its_event_where_no_replica_has_marked_the_group() {
+    let event = |reason: &str, at: &str| -> Event {
+        serde_json::from_value(json!({
+            "metadata": {}, "involvedObject": {}, "reason": reason, "type": "Normal",
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "series": {"count": 3, "lastObservedTime": at},
+        }))
+        .unwrap()
+    };
+    let mut all = vec![
+        event("HookReceived", "2026-01-03T00:00:07.250000Z"),
+        event("HookReceived", "2026-01-03T00:00:01.000000Z"),
+    ];
+    // Not crowded out by others that came later.
+    all.extend((0..EVENTS).map(|_| event("Deployed", "2026-01-03T01:00:00.000000Z")));
+    let hinted = |group: &McpGroup, events: &[Event]| {
+        Detail::of(group, &[], events, Vec::new()).asked.hinted
+    };
+    let marked = group(&json!({}));
+    let mut unmarked = marked.clone();
+    unmarked.metadata.annotations = None;
+    let newest = Some("2026-01-03T00:00:07Z".to_owned());
+    assert_eq!(hinted(&unmarked, &all), newest);
+    assert_eq!(hinted(&marked, &all), newest);
+    assert_eq!(hinted(&unmarked, &[]), None);
+    // A mark that is newer than what the cluster remembers of events.
+    let early = [event("HookReceived", "2026-01-01T00:00:00.000000Z")];
+    assert_eq!(
+        hinted(&marked, &early).as_deref(),
+        Some("2026-01-02T03:04:05Z")
+    );
 }

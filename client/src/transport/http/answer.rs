@@ -69,13 +69,24 @@ impl Shared {
         }
     }
 
-    /// A message that has no answer. What the server says to it beyond its status does not matter.
+    /// A message that has no answer. What the server says to it beyond its status does not matter. Nobody else bounds how long
+    /// that may take.
     pub(super) async fn notify(&self, message: &Outgoing) -> Result<(), ClientError> {
-        let (response, named) = self.post(message).await?;
-        if response.status().is_success() {
-            return Ok(());
-        }
-        Err(self.refused(response, named).await)
+        let patience = self.limits.request.max(self.limits.connect);
+        let notifying = async {
+            let (response, named) = self.post(message).await?;
+            if response.status().is_success() {
+                return Ok(());
+            }
+            Err(self.refused(response, named).await)
+        };
+        let in_time = tokio::time::timeout(patience, notifying).await;
+        in_time.unwrap_or_else(|_| {
+            Err(ClientError::Timeout {
+                method: message.method.clone(),
+                after: patience,
+            })
+        })
     }
 
     /// Reads events up to the answer. A legacy stream that breaks before it is resumed where the server numbers events.
@@ -211,14 +222,14 @@ impl Shared {
             && let Ok(Message::Response(answer)) = envelope::parse(&body)
             && let Err(error) = answer.outcome
         {
-            return refusal(&self.redactor, error);
+            return refusal(|text| self.masked(text), error);
         }
-        let text = String::from_utf8_lossy(&body);
-        let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+        // Masked before it is cut: half a secret is not found any more.
+        let text = self.masked(&String::from_utf8_lossy(&body));
         ClientError::Http {
             url,
             status: status.as_u16(),
-            text: self.redactor.redact(&text).into_owned(),
+            text: text.chars().filter(|c| !c.is_control()).take(300).collect(),
         }
     }
 

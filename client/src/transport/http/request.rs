@@ -9,10 +9,11 @@ use hyper::body::Incoming;
 use ramen_mcp::Version;
 use ramen_mcp::headers::encode;
 use ramen_mcp::names::method;
+use ramen_redact::Secret;
 use url::Url;
 
 use super::dial::DialError;
-use super::{Outgoing, Shared};
+use super::{Outgoing, Shared, Token};
 use crate::error::ClientError;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -48,6 +49,8 @@ impl Shared {
         &self,
         message: &Outgoing,
     ) -> Result<(Response<Incoming>, bool), ClientError> {
+        // Another request may have got a newer one by the time that this one is refused.
+        let mut used = self.token();
         let mut answer = self.post_once(message).await?;
         for _ in 0..MAX_SIGN_INS {
             let Some(sign_in) = &self.sign_in else { break };
@@ -65,11 +68,11 @@ impl Shared {
             if !helps || self.headers.contains_key(header::AUTHORIZATION) {
                 break;
             }
-            let used = self.state().token.clone();
             let token = sign_in
                 .token(self.url.expose(), status.as_u16(), challenge, used.as_ref())
                 .await?;
-            self.state().token = Some(token);
+            self.state().token = Some(Token::new(token.clone()));
+            used = Some(token);
             answer = self.post_once(message).await?;
         }
         Ok(answer)
@@ -143,6 +146,11 @@ impl Shared {
         let _ = self.dial.send(request).await;
     }
 
+    fn token(&self) -> Option<Secret> {
+        let state = self.state();
+        state.token.as_ref().map(|token| token.value.clone())
+    }
+
     fn request(&self, method: Method, body: Bytes) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
@@ -155,7 +163,7 @@ impl Shared {
             .entry(header::USER_AGENT)
             .or_insert(agent);
         // A header of the configuration comes first: somebody chose it.
-        let token = self.state().token.clone();
+        let token = self.token();
         if let Some(token) = token
             && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
         {
@@ -174,7 +182,7 @@ impl Shared {
             Err(DialError::Connect(why)) => {
                 let error = ClientError::Connect {
                     url: self.url.to_string(),
-                    why: self.redactor.redact(&why).into_owned(),
+                    why: self.masked(&why),
                 };
                 self.state().unreachable = Some(error.to_string());
                 return Err(error);
@@ -182,7 +190,7 @@ impl Shared {
             Err(DialError::Broken(why)) => {
                 return Err(ClientError::answer(
                     "a request",
-                    format!("{} broke off: {}", self.url, self.redactor.redact(&why)),
+                    format!("{} broke off: {}", self.url, self.masked(&why)),
                 ));
             }
         };

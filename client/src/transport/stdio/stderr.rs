@@ -7,6 +7,7 @@ use std::time::Duration;
 use ramen_redact::Redactor;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 use tokio::process::ChildStderr;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
@@ -24,12 +25,14 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Reads stderr to its end, so that a program never waits for room in the pipe.
+    /// Reads stderr to its end, so that a program never waits for room in the pipe; not for longer than the program lives,
+    /// since what it leaves behind may hold the pipe for ever.
     pub(super) fn read(
         server: &str,
         stderr: ChildStderr,
         limits: &Limits,
         redactor: Redactor,
+        mut ended: watch::Receiver<Option<String>>,
     ) -> Arc<Self> {
         let tail = Arc::new(Self {
             lines: Mutex::default(),
@@ -39,14 +42,27 @@ impl Tail {
         let (kept, server, longest) = (Arc::clone(&tail), server.to_owned(), limits.stderr_line);
         tokio::spawn(async move {
             let mut input = BufReader::new(stderr);
-            while let Some(line) = next(&mut input, longest).await {
-                let text = String::from_utf8_lossy(&line);
-                let text = redactor.redact(text.trim_end());
-                if text.is_empty() {
-                    continue;
+            let reading = async {
+                while let Some(line) = next(&mut input, longest.saturating_mul(2)).await {
+                    let text = String::from_utf8_lossy(&line);
+                    // Masked before it is cut: half a secret is not found any more.
+                    let text = redactor.redact(text.trim_end());
+                    let text: String = text.chars().take(longest).collect();
+                    if text.is_empty() {
+                        continue;
+                    }
+                    tracing::debug!(server, line = %text, "stderr of a server");
+                    kept.push(text);
                 }
-                tracing::debug!(server, line = %text, "stderr of a server");
-                kept.push(text.into_owned());
+            };
+            let over = async {
+                // The sender is the keeper's, which says so before it goes.
+                let _ = ended.wait_for(Option::is_some).await;
+                tokio::time::sleep(PATIENCE).await;
+            };
+            tokio::select! {
+                () = reading => {}
+                () = over => {}
             }
             kept.closed.cancel();
         });

@@ -357,6 +357,11 @@ pub(crate) fn later(answer: &[u8]) -> Vec<u8> {
     [head, WAIT, body].concat()
 }
 
+/// This answer, once the test says so.
+pub(crate) fn held(answer: &[u8]) -> Vec<u8> {
+    [WAIT, answer].concat()
+}
+
 /// These bytes, then nothing, and the connection stays open.
 pub(crate) fn then_silence(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend_from_slice(STAY);

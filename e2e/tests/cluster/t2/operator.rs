@@ -7,6 +7,7 @@ mod crash;
 mod edits;
 mod git;
 mod hands;
+mod leader;
 mod load;
 mod machine;
 mod operations;

@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use crate::metrics::Outcome;
+
 fn text(description: &str) -> Value {
     json!({ "type": "string", "description": description })
 }
@@ -275,15 +277,21 @@ pub(super) fn tools() -> Value {
 
 /// Calls of late.
 pub(super) fn calls() -> Value {
+    // What goes on is not remembered yet.
+    let ended = |outcome: &Outcome| !matches!(outcome, Outcome::Stream | Outcome::Listening);
+    let outcomes = Outcome::ALL.into_iter().filter(ended);
+    let outcomes: Vec<_> = outcomes.map(Outcome::label).collect();
+    let outcome = format!("How it ended: {}.", outcomes.join(", "));
     let item = object(
-        &["unixMs", "group", "caller", "method", "status", "tookMs"],
+        &["unixMs", "group", "caller", "method", "outcome", "tookMs"],
         &json!({
             "unixMs": number("When it ended, in milliseconds since 1970."),
             "group": text("namespace/name"),
             "caller": text("Who called: the fingerprint of a key, or the subject of a token."),
             "method": text("The method of MCP."),
             "name": text("The tool, prompt or resource."),
-            "status": number("The HTTP status."),
+            "outcome": text(&outcome),
+            "status": number("The HTTP status; absent when the caller went away before."),
             "tookMs": number("How long it took, in milliseconds."),
         }),
     );

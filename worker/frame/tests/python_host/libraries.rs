@@ -7,13 +7,23 @@ use serde_json::json;
 
 use crate::driver::{Group, Python, each_python};
 
-const REQUIREMENTS: [&str; 4] = ["numpy", "pandas", "pydantic>=2", "mcp>=1.23"];
+const REQUIREMENTS: [&str; 6] = [
+    "numpy",
+    "pandas",
+    "pydantic>=2",
+    "mcp>=1.23",
+    "attrs",
+    // FastMCP without its servers.
+    "fastmcp-slim>=4",
+];
 
 /// The folder that the libraries were installed to; `None` when there is no `uv`.
 fn installed(python: &Python) -> Option<PathBuf> {
     let program = std::env::current_exe().unwrap();
     let folder = program.ancestors().nth(2).unwrap().join("test-libraries");
-    let target = folder.join(format!("3.{}", python.minor));
+    // Other requirements have another folder.
+    let what = REQUIREMENTS.concat().replace(['>', '=', '.', '-'], "");
+    let target = folder.join(format!("3.{}-{what}", python.minor));
     if target.is_dir() {
         return Some(target);
     }
@@ -99,7 +109,32 @@ const VALUES: &[(&str, &str, &str)] = &[
         "import pydantic.dataclasses as d\n    @d.dataclass\n    class D:\n        x: int\n    return D(x='1')",
         "{\"x\":1}",
     ),
+    (
+        "attrs_class",
+        "import attrs\n    @attrs.define\n    class P:\n        x: int\n        y: list\n    return P(1, [P(2, [])])",
+        "{\"x\":1,\"y\":[{\"x\":2,\"y\":[]}]}",
+    ),
+    (
+        "pandas_durations",
+        "import pandas as pd\n    return [pd.Timedelta('90s'), pd.Timedelta('NaT'), pd.Series(pd.to_timedelta(['1 day', None]))]",
+        "[\"PT1M30S\",null,[\"P1D\",null]]",
+    ),
+    (
+        "pandas_periods",
+        "import pandas as pd\n    return [pd.Period('2026-01', 'M'), pd.period_range('2026-01', periods=2, freq='M')]",
+        "[\"2026-01\",[\"2026-01\",\"2026-02\"]]",
+    ),
+    (
+        "structure_alone",
+        "from mcp.types import CallToolResult\n    return CallToolResult(content=[], structuredContent={'a': 1})",
+        "{\"a\":1}",
+    ),
 ];
+
+const PAGE: &str = "from mcp.types import TextResourceContents\n\n\
+     def run():\n    return TextResourceContents(uri='demo://page', text='# t')\n";
+const BLOB: &str = "from mcp.types import BlobResourceContents\n\n\
+     def run():\n    return BlobResourceContents(uri='demo://blob', blob='iVA=')\n";
 
 #[test]
 fn res03_and_res05_values_of_published_libraries_follow_the_written_rules() {
@@ -117,7 +152,11 @@ fn res03_and_res05_values_of_published_libraries_follow_the_written_rules() {
              return CallToolResult(content=[TextContent(type='text', text='it\\nbroke')], isError=True)\n\n\
          def whole():\n    from mcp.types import CallToolResult, TextContent\n    \
              return CallToolResult(content=[TextContent(type='text', text='fine')])\n\n\
-         def text_of_numpy():\n    import numpy as np\n    return np.str_('t')\n\n",
+         def text_of_numpy():\n    import numpy as np\n    return np.str_('t')\n\n\
+         def picture():\n    from fastmcp.utilities.types import Image\n    return Image(data=b'\\x89P', format='png')\n\n\
+         def pictures():\n    return ['two:', picture(), picture()]\n\n\
+         def old_model():\n    import pydantic.v1\n    class M(pydantic.v1.BaseModel):\n        x: int\n        \
+             m: 'list[int]' = []\n    return [M(x='1'), M(x=2, m=(3,))]\n\n",
     );
     each_python(|python| {
         let Some(folder) = installed(python) else {
@@ -125,6 +164,8 @@ fn res03_and_res05_values_of_published_libraries_follow_the_written_rules() {
         };
         let group = Group::new()
             .tool("values", &["name"], &source)
+            .resource("page", PAGE)
+            .resource("blob", BLOB)
             .with_deps(folder);
         let mut host = group.start(python);
         let mut run = |name: &str| host.call("values", &json!({ "name": name }));
@@ -160,5 +201,22 @@ fn res03_and_res05_values_of_published_libraries_follow_the_written_rules() {
             json!([{"type": "text", "text": "fine"}])
         );
         assert_eq!(run("text_of_numpy").ok_text(), "t");
+        let image = json!({"type": "image", "data": "iVA=", "mimeType": "image/png"});
+        assert_eq!(run("picture").json(), json!([image]));
+        let text = json!({"type": "text", "text": "two:"});
+        assert_eq!(run("pictures").json(), json!([text, image, image]));
+        // Its authors gave it up for later Pythons.
+        if python.minor < 14 {
+            assert_eq!(
+                run("old_model").text(),
+                "[{\"x\":1,\"m\":[]},{\"x\":2,\"m\":[3]}]"
+            );
+        }
+        assert_eq!(host.run("page").ok_text(), "# t");
+        let blob = host.run("blob");
+        assert_eq!(
+            (blob.status, blob.payload.as_slice()),
+            (Status::Blob, &b"\x89P"[..])
+        );
     });
 }

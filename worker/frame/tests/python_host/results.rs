@@ -246,6 +246,16 @@ const ERRORS: &[(&str, &str, &str)] = &[
         "ExceptionGroup: g (2 sub-exceptions): ValueError: a; TypeError: b",
     ),
     (
+        "run06_large_group",
+        "raise ExceptionGroup('g', [ValueError(n) for n in range(7)])",
+        "ExceptionGroup: g (7 sub-exceptions): ValueError: 0; ValueError: 1; ValueError: 2; ValueError: 3; ValueError: 4; …",
+    ),
+    (
+        "long_text",
+        "raise ValueError('ü' * 20000)",
+        "ValueError: ü",
+    ),
+    (
         "str_fails",
         "class E(Exception):\n        def __str__(self): 1 / 0\n    raise E",
         "E: <str() of it raised ZeroDivisionError>",
@@ -294,6 +304,10 @@ fn res_values_become_what_the_results_page_says() {
         // Still alive, and exact messages where nothing may follow.
         let reply = host.call("values", &json!({"name": "run05_no_message"}));
         assert_eq!(reply.error(), "ValueError");
+        let reply = host.call("values", &json!({"name": "long_text"}));
+        let whole = format!("ValueError: {}", "ü".repeat(20_000));
+        let cut: String = whole.chars().take(16_384).chain(['…']).collect();
+        assert_eq!(reply.error(), cut);
     });
 }
 

@@ -127,16 +127,18 @@ def top(value, resource):
 
 def call_tool_result(value):
     content = blocks(value.content or ())
-    failed = getattr(value, "isError", None) or getattr(value, "is_error", None)
-    if failed:
+    if renamed(value, "is_error", "isError"):
         texts = [item["text"] for item in content if item.get("type") == "text"]
         return "error", " ".join(masked(" ".join(texts)).split()) or "the tool reported an error"
-    structured = getattr(value, "structuredContent", None)
-    if structured is None:
-        structured = getattr(value, "structured_content", None)
+    structured = renamed(value, "structured_content", "structuredContent")
     if not content and structured is not None:
         return None, structured
     return "content", content
+
+
+def renamed(value, name, before):
+    """A field of the MCP library, whose second version warns of its old name."""
+    return getattr(value, name if hasattr(value, name) else before, None)
 
 
 def simpler(value):

@@ -9,7 +9,7 @@ use ramen_group::Reason;
 use super::super::progress::Phase;
 use super::super::requirements::{Plan, wheel_name};
 use super::super::sha256_hex;
-use super::super::uv::UvFault;
+use super::super::uv::{UvFault, Watch};
 use super::{Installer, args, discard, io_fault};
 
 impl Installer<'_> {
@@ -19,6 +19,12 @@ impl Installer<'_> {
             return Ok(());
         }
         let total = plan.local.len() as u64;
+        let progress = self.progress;
+        // What builds write elsewhere by the way is to count as well.
+        let temporary = self.uv.scratch.join("tmp");
+        std::fs::create_dir_all(&temporary)
+            .map_err(|error| io_fault("making a folder for builds", &error))?;
+        let temporary = temporary.display().to_string();
         for (number, source) in plan.local.clone().into_iter().enumerate() {
             let shown = source
                 .path
@@ -26,13 +32,12 @@ impl Installer<'_> {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();
-            self.progress.step(
-                Phase::Resolve,
-                number as u64,
-                Some(total),
-                None,
-                &format!("building {shown}"),
-            );
+            let building = format!("building {shown}");
+            let report = |_packages: u64, bytes: u64| {
+                let bytes = (bytes > 0).then_some(bytes);
+                progress.step(Phase::Resolve, number as u64, Some(total), bytes, &building);
+            };
+            report(0, 0);
             let out = self.uv.scratch.join(format!("built-{number}"));
             // The repo itself stays as it is: builds write beside their sources.
             let mut from = source.path.clone();
@@ -48,18 +53,21 @@ impl Installer<'_> {
             args.push(out.clone().into());
             args.extend(self.uv.config.flags.iter().map(OsString::from));
             args.push(from.into());
+            // What a build writes beside the copy of its sources, and its wheel.
+            let watch = Watch {
+                dir: &self.uv.scratch,
+                limit: self.max_bytes,
+                progress: &report,
+            };
             self.uv
-                .run(&args, &[], None)
+                .run(&args, &[("TMPDIR", temporary.as_str())], Some(watch))
                 .await
                 .map_err(|fault| UvFault {
-                    message: format!("building {shown}: {}", fault.message),
+                    message: format!("{building}: {}", fault.message),
                     ..fault
                 })?;
             let wheel = first_wheel(&out).ok_or_else(|| {
-                UvFault::new(
-                    Reason::InstallFailed,
-                    format!("building {shown} made no wheel"),
-                )
+                UvFault::new(Reason::InstallFailed, format!("{building} made no wheel"))
             })?;
             let file = wheel
                 .file_name()

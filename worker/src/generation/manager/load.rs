@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::super::served;
 use super::{Generation, Manager, ReloadError};
 use crate::hosts::pool::{Pool, PoolError, PoolSpec};
-use crate::hosts::{HostError, HostSpec, OutputLine, host_program};
+use crate::hosts::{Death, EndCause, HostError, HostSpec, OutputLine, host_program};
 use crate::packages::{self, LoadSetting};
 use crate::remote::Depot;
 
@@ -142,6 +142,7 @@ impl Manager {
                     .collect(),
                 env: BTreeMap::new(),
                 output: Some(output),
+                memory: Arc::clone(&setting.memory),
             },
             load: packages::load(
                 group,
@@ -175,10 +176,14 @@ impl Manager {
             PoolError::Host(HostError::Died {
                 death,
                 package: Some(id),
-            }) => ReloadError::Packages(format!(
-                "{}: its import ended the host process ({death})",
-                name(id)
-            )),
+            }) => {
+                let text = format!("{}: its import ended the host process ({death})", name(id));
+                match death {
+                    // At another time, without the hosts of another revision, there may be room.
+                    Death::Ended(EndCause::Budget { .. }) => ReloadError::Hosts(text),
+                    _ => ReloadError::Packages(text),
+                }
+            }
             PoolError::Host(error) => ReloadError::Hosts(chain(&error)),
         })
     }

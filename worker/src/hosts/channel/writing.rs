@@ -101,6 +101,9 @@ impl Channel {
         .is_ok()
         {
             out.first.get_or_insert(call);
+            if let Some(memory) = self.memory.get() {
+                memory.begins();
+            }
             return Ok(running);
         }
         let error = CallError::TooLarge(arguments.len());

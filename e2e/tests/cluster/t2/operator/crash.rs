@@ -59,7 +59,7 @@ async fn ops12_a_new_group_comes_up_whatever_write_the_operator_is_killed_after(
                 assert!(n > 10, "only {n} writes were seen");
                 break;
             }
-            group.serves(&commit).await?;
+            rig.serves(&group, &commit).await?;
             let found = children(&group).await?;
             assert_eq!(difference(&wanted, &found), "", "after write {n}");
             // Killed in the middle of it, it goes on with the job that it had begun.
@@ -84,7 +84,7 @@ async fn ops12_a_push_comes_into_service_whatever_write_the_operator_is_killed_a
                 assert!(n > 3, "only {n} writes were seen");
                 break;
             }
-            group.serves(&commit).await?;
+            rig.serves(&group, &commit).await?;
             assert_eq!(jobs_for(&group, &commit).await?, 1, "after write {n}");
         }
         rig.proxy.heal();
@@ -92,7 +92,7 @@ async fn ops12_a_push_comes_into_service_whatever_write_the_operator_is_killed_a
         let commit = rig.push("the last")?;
         for group in [&group, &fresh] {
             group.look(&rig::now()).await?;
-            group.serves(&commit).await?;
+            rig.serves(group, &commit).await?;
         }
         let difference = difference(&children(&group).await?, &children(&fresh).await?);
         assert_eq!(difference, "");

@@ -131,7 +131,7 @@ async fn children_that_are_deleted_or_edited_are_as_before() {
             },
         )
         .await?;
-        group.serves(&commit).await?;
+        rig.serves(&group, &commit).await?;
         assert_eq!(difference(&before, &children(&group).await?), "");
         // The callers' key was nobody's to change.
         assert_eq!(key, group.key().await?);
@@ -166,7 +166,7 @@ async fn an_object_of_somebody_else_is_neither_taken_over_nor_deleted() {
             .api::<ConfigMap>()
             .delete("soup-rollout", &DeleteParams::default())
             .await?;
-        group.serves(&commit).await?;
+        rig.serves(&group, &commit).await?;
         Ok(())
     })
     .await;
@@ -286,7 +286,7 @@ async fn suspend_during_a_deploy_lets_it_end_and_starts_nothing_until_resumed() 
         let second = rig.push("two")?;
         group.look(&now()).await?;
         gate.add_permits(1);
-        group.serves(&first).await?;
+        rig.serves(&group, &first).await?;
         // The request was seen, and nothing was made of it.
         let looked = group
             .until(|group| {
@@ -302,7 +302,7 @@ async fn suspend_during_a_deploy_lets_it_end_and_starts_nothing_until_resumed() 
         group
             .patch(json!({ "source": { "suspend": false } }))
             .await?;
-        group.serves(&second).await?;
+        rig.serves(&group, &second).await?;
         assert_ne!(jobs(&group).await?, before);
         Ok(())
     })

@@ -7,7 +7,7 @@ use std::env;
 use anyhow::Context as _;
 use kube::api::DeleteParams;
 use ramen_crds::McpGroup;
-use ramen_e2e::{Group, gone};
+use ramen_e2e::{GitHost, Group, gone};
 use serde_json::Value;
 
 use super::{
@@ -33,7 +33,7 @@ async fn whatever_was_edited_before_the_children_are_those_of_the_final_spec() {
     let broken = edits::Broken::default();
     let paper = broken.paper();
     rig::with_paper(paper, async |rig| {
-        let mut machine = Machine::new(rig, Edits::new(seed), broken).await?;
+        let mut machine = Machine::new(rig, seed, broken).await?;
         for round in 0..STEPS / EACH {
             for _ in 0..EACH {
                 machine
@@ -53,6 +53,8 @@ async fn whatever_was_edited_before_the_children_are_those_of_the_final_spec() {
 
 struct Machine {
     edits: Edits,
+    /// Besides the one of the rig.
+    other: GitHost,
     broken: edits::Broken,
     group: Group,
     spec: Value,
@@ -60,13 +62,17 @@ struct Machine {
 }
 
 impl Machine {
-    async fn new(rig: &Rig, edits: Edits, broken: edits::Broken) -> anyhow::Result<Self> {
+    async fn new(rig: &Rig, seed: u64, broken: edits::Broken) -> anyhow::Result<Self> {
         edits::secrets(rig).await?;
-        edits::branches(rig)?;
+        let other = GitHost::http()?;
+        let hosts = [&rig.git, &other];
+        edits::branches(hosts)?;
+        let edits = Edits::new(seed, hosts);
         let spec = Group::spec(&rig.git.url(), 1);
         let group = Group::apply(&rig.namespace, "zzmachine", spec.clone()).await?;
         Ok(Self {
             edits,
+            other,
             broken,
             group,
             spec,
@@ -81,21 +87,25 @@ impl Machine {
     async fn step(&mut self, rig: &mut Rig) -> anyhow::Result<()> {
         let step = self.edits.next(&mut self.spec);
         self.done.push(format!("{step:?}"));
+        let hosts = [&rig.git, &self.other];
         match step {
-            Step::Spec(field) => self
-                .apply(rig)
-                .await
-                .with_context(|| format!("an edit of {field}"))?,
+            Step::Spec(field) => {
+                edits::pin(hosts, &mut self.spec)?;
+                self.apply(rig)
+                    .await
+                    .with_context(|| format!("an edit of {field}"))?;
+            }
             Step::Push(branch, text) => {
-                edits::push(rig, branch, &text)?;
+                edits::push(hosts, branch, &text)?;
                 self.group.look(&now()).await?;
             }
             Step::Break(branch, text) => {
-                let tree = edits::push(rig, branch, &text)?;
+                let tree = edits::push(hosts, branch, &text)?;
                 self.broken.add(tree);
                 self.group.look(&now()).await?;
             }
             Step::Secret(name, value) => edits::secret(rig, name, &value).await?,
+            Step::Unsecret(name) => edits::unsecret(rig, name).await?,
             Step::Delete(n) => {
                 let all = children(&self.group).await?;
                 if let Some(name) = all.keys().nth(n % all.len().max(1)) {
@@ -139,10 +149,13 @@ impl Machine {
 
     /// What can serve at all is pushed, then both must have the same children.
     async fn compare(&mut self, rig: &Rig, round: usize) -> anyhow::Result<()> {
+        let hosts = [&rig.git, &self.other];
         edits::possible(&mut self.spec);
+        edits::secrets(rig).await?;
+        edits::all_good(hosts, round)?;
+        edits::pin(hosts, &mut self.spec)?;
         self.apply(rig).await?;
-        edits::all_good(rig, round)?;
-        let commit = edits::wanted(rig, &self.spec)?;
+        let commit = edits::wanted(hosts, &self.spec)?;
         let fresh = format!("zzfresh{round:02}");
         let fresh = Group::apply(&rig.namespace, &fresh, self.spec.clone()).await?;
         for group in [&self.group, &fresh] {

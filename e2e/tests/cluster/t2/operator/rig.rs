@@ -5,13 +5,14 @@ use std::{fmt::Write as _, panic::AssertUnwindSafe, pin::pin, time::Duration};
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{Api, api::PostParams};
+use kube::{Api, ResourceExt as _, api::PostParams};
 use ramen_crds::McpGroup;
 use ramen_e2e::{
-    Account, GitHost, Group, Namespace, Operator, Proxy, Tier, crd,
-    player::{Containers, Paper, Player, Programs},
-    with_temp_ns,
+    Account, GitHost, Group, Namespace, Operator, Proxy, Tier, comes_true, crd,
+    player::{Containers, Paper, Player, Programs, Workers},
+    serving, with_temp_ns,
 };
+use ramen_group::DesiredState;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -26,6 +27,8 @@ pub(crate) struct Rig {
     pub(crate) operator: Operator,
     pub(crate) git: GitHost,
     pub(crate) player: Player,
+    /// The worker pods, where they are on paper and somebody can reach them.
+    pub(crate) workers: Option<Workers>,
     pub(crate) dir: TempDir,
 }
 
@@ -42,7 +45,14 @@ pub(crate) async fn with_paper<T>(paper: Paper, drill: T)
 where
     T: AsyncFnOnce(&mut Rig) -> anyhow::Result<()>,
 {
-    run(|| Ok(Containers::Paper(paper)), drill).await;
+    // Outside of the cluster's namespaces pods have no addresses here.
+    let inside = std::env::var_os("RAMEN_CLUSTER").is_some();
+    let workers = inside.then(Workers::default);
+    let paper = match &workers {
+        Some(workers) => paper.answered_by(workers.clone()),
+        None => paper,
+    };
+    run(|| Ok(Containers::Paper(paper)), workers, drill).await;
 }
 
 /// A drill in which deploy jobs and workers are the real programs.
@@ -50,15 +60,18 @@ pub(crate) async fn for_real<T>(drill: T)
 where
     T: AsyncFnOnce(&mut Rig) -> anyhow::Result<()>,
 {
-    run(|| Ok(Containers::Real(Programs::built()?)), drill).await;
+    run(|| Ok(Containers::Real(Programs::built()?)), None, drill).await;
 }
 
-async fn run<T>(containers: impl FnOnce() -> anyhow::Result<Containers>, drill: T)
-where
+async fn run<T>(
+    containers: impl FnOnce() -> anyhow::Result<Containers>,
+    workers: Option<Workers>,
+    drill: T,
+) where
     T: AsyncFnOnce(&mut Rig) -> anyhow::Result<()>,
 {
     with_temp_ns(Tier::T2, async |namespace| {
-        let mut rig = Rig::new(namespace, containers()?).await?;
+        let mut rig = Rig::new(namespace, containers()?, workers).await?;
         let outcome = AssertUnwindSafe(drill(&mut rig)).catch_unwind().await;
         if !matches!(outcome, Ok(Ok(()))) {
             eprintln!("{}", rig.story().await);
@@ -69,7 +82,11 @@ where
 }
 
 impl Rig {
-    async fn new(namespace: Namespace, containers: Containers) -> anyhow::Result<Self> {
+    async fn new(
+        namespace: Namespace,
+        containers: Containers,
+        workers: Option<Workers>,
+    ) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         crd(&namespace.client).await?;
         let account = namespace.operator_account().await?;
@@ -86,6 +103,7 @@ impl Rig {
             operator,
             git,
             player,
+            workers,
             dir,
         })
     }
@@ -104,8 +122,51 @@ impl Rig {
     pub(crate) async fn live(&self, name: &str) -> anyhow::Result<(Group, String)> {
         let commit = self.push("one")?;
         let group = self.group(name).await?;
-        group.serves(&commit).await?;
+        self.serves(&group, &commit).await?;
         Ok((group, commit))
+    }
+
+    /// Waits until the group serves this commit. Then its pods hold what it says: the operator has told them, or they
+    /// have read it when they started.
+    pub(crate) async fn serves(&self, group: &Group, commit: &str) -> anyhow::Result<McpGroup> {
+        let live = Box::pin(group.serves(commit)).await?;
+        Box::pin(self.is_held(group, serving(&live))).await?;
+        Ok(live)
+    }
+
+    async fn is_held(&self, group: &Group, revision: &str) -> anyhow::Result<()> {
+        let held = comes_true("the pods hold what the status says", async || {
+            Ok(self.strays(group, revision).await?.is_empty())
+        });
+        match held.await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.context(self.strays(group, revision).await?.join("\n"))),
+        }
+    }
+
+    /// What does not hold this revision, in words.
+    async fn strays(&self, group: &Group, revision: &str) -> anyhow::Result<Vec<String>> {
+        let Some(workers) = &self.workers else {
+            return Ok(Vec::new());
+        };
+        let map = format!("{}-desired", group.name);
+        let map = group.namespace.api::<core::ConfigMap>().get(&map).await?;
+        let file = map.data.unwrap_or_default().remove("desired.json");
+        let named: DesiredState = serde_json::from_str(&file.unwrap_or_default())?;
+        let mut strays = Vec::new();
+        if named.revision != revision {
+            strays.push(format!("the file names {}", named.revision));
+        }
+        for pod in group.pods().await? {
+            let pod = pod.name_any();
+            let told = workers.told(&group.namespace.name, &pod);
+            // A commit of the same code reaches pods by the file alone, and changes nothing that they load.
+            if !told.last().is_some_and(|last| last.loads_like(&named)) {
+                let told: Vec<_> = told.iter().map(|one| one.revision.as_str()).collect();
+                strays.push(format!("{pod} was told {told:?}, not {}", named.revision));
+            }
+        }
+        Ok(strays)
     }
 
     /// Another namespace, which the operator looks after from now on, with rights of the whole cluster.

@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 
 use super::rig::{self, Rig, now};
 
@@ -69,14 +69,21 @@ async fn a_clock_that_jumps_an_hour_moves_neither_the_lease_nor_a_group() {
             let commit = rig.push(text)?;
             group.look(&now()).await?;
             group.serves(&commit).await?;
+            // The next renewal tells what time it is for the operator.
+            let ahead: i64 = jump.parse()?;
             let lease = rig
                 .namespace
-                .api::<Lease>()
-                .get("ramen-operator")
-                .await?
-                .spec
-                .context("a lease without a spec")?;
-            assert_eq!(lease.holder_identity.as_deref(), Some("one"), "{text}");
+                .until::<Lease>("ramen-operator", move |lease: Option<&Lease>| {
+                    let spec = lease.and_then(|lease| lease.spec.as_ref());
+                    let renewed = spec.and_then(|spec| spec.renew_time.as_ref());
+                    let now = Timestamp::now().as_second() + ahead;
+                    renewed.is_some_and(|at| (at.0.as_second() - now).abs() < 900)
+                })
+                .await
+                .with_context(|| format!("the clock never jumped {text}"))?;
+            let spec = lease.and_then(|lease| lease.spec);
+            let spec = spec.context("a lease without a spec")?;
+            assert_eq!(spec.holder_identity.as_deref(), Some("one"), "{text}");
         }
         // The other one is still there and takes over when it is its turn.
         rig.operator.stop().await?;

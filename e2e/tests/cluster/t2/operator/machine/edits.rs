@@ -7,7 +7,11 @@ use std::{
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
-use ramen_e2e::player::{Outcome, Paper, report};
+use kube::api::DeleteParams;
+use ramen_e2e::{
+    GitHost,
+    player::{Outcome, Paper, report},
+};
 use ramen_source::testing::Entry;
 use serde_json::{Value, json};
 
@@ -24,6 +28,8 @@ pub(super) enum Step {
     Break(&'static str, String),
     /// Another value in a Secret that the group may refer to.
     Secret(&'static str, String),
+    /// Such a Secret is taken away.
+    Unsecret(&'static str),
     /// A child is deleted by hand: which of them.
     Delete(usize),
     /// The operator is killed and started.
@@ -34,20 +40,29 @@ pub(super) enum Step {
     Settle,
 }
 
+/// The git hosts that a group may follow. Whatever is pushed is pushed to both.
+pub(super) type Hosts<'h> = [&'h GitHost; 2];
+
 /// A source of numbers (`SplitMix64`).
-pub(super) struct Edits(u64);
+pub(super) struct Edits {
+    number: u64,
+    urls: [String; 2],
+}
 
 /// A field's name, and what changes it.
 type Field = (&'static str, fn(&mut Edits, &mut Value));
 
 impl Edits {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+    pub(super) fn new(seed: u64, hosts: Hosts<'_>) -> Self {
+        Self {
+            number: seed,
+            urls: hosts.map(GitHost::url),
+        }
     }
 
     fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.number = self.number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.number;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -73,7 +88,8 @@ impl Edits {
             0..60 => Step::Spec(self.edit(spec)),
             60..72 => Step::Push(self.branch(), text),
             72..76 => Step::Break(self.branch(), text),
-            76..82 => Step::Secret(self.one(&["values-a", "values-b", "callers"]), text),
+            76..80 => Step::Secret(self.one(&SECRETS), text),
+            80..82 => Step::Unsecret(self.one(&SECRETS)),
             82..88 => Step::Delete(usize::try_from(self.below(1000)).unwrap_or_default()),
             88..91 => Step::Kill,
             91 => Step::Recreate,
@@ -82,7 +98,27 @@ impl Edits {
     }
 
     fn edit(&mut self, spec: &mut Value) -> &'static str {
-        let fields: [Field; 12] = [
+        let fields: [Field; 15] = [
+            ("url", |edits, spec| {
+                let urls = edits.urls.clone();
+                spec["source"]["url"] = json!(edits.one(&urls));
+            }),
+            ("access", |edits, spec| {
+                let access = edits.one(&[
+                    Value::Null,
+                    json!({ "rules": [{ "keys": ["key"], "tools": ["*"] }] }),
+                    json!({ "rules": [{ "subjects": ["ann"], "tools": ["say"], "prompts": ["*"] }] }),
+                ]);
+                set(spec, "access", access);
+            }),
+            ("upstreams", |edits, spec| {
+                let plain = json!({ "name": "time", "url": "https://time.example/mcp" });
+                let token = json!({ "name": "values-a", "key": "VALUES_A", "prefix": "Bearer " });
+                let header = json!({ "name": "Authorization", "secretRef": token });
+                let named = json!({ "name": "mail", "url": "https://mail.example/mcp", "headers": [header] });
+                let upstreams = edits.one(&[Value::Null, json!([plain]), json!([plain, named])]);
+                set(spec, "upstreams", upstreams);
+            }),
             ("ref", Self::reference),
             ("path", |edits, spec| {
                 let path = edits.one(&[Value::Null, json!("sub")]);
@@ -136,6 +172,9 @@ impl Edits {
             json!({ "branch": "main" }),
             json!({ "branch": "dev" }),
             json!({ "tag": "v1" }),
+            json!({ "semver": ">=1.0.0, <2" }),
+            // Which one, `pin` says.
+            json!({ "commit": "0".repeat(40) }),
         ]);
         set(&mut spec["source"], "ref", reference);
     }
@@ -198,7 +237,7 @@ impl Edits {
             json!({ "name": "MODE", "value": "soft" }),
             json!({ "name": "LEVEL", "value": "3" }),
         );
-        match self.below(6) {
+        match self.below(9) {
             0 => set(worker, "image", image),
             1 => set(
                 worker,
@@ -215,6 +254,21 @@ impl Edits {
                 worker,
                 "callTimeout",
                 self.one(&[Value::Null, json!("5s"), json!("10m")]),
+            ),
+            5 => set(
+                worker,
+                "python",
+                self.one(&[Value::Null, json!("3.11"), json!("3.12")]),
+            ),
+            6 => set(
+                worker,
+                "threads",
+                self.one(&[Value::Null, json!(1), json!(4)]),
+            ),
+            7 => set(
+                worker,
+                "deployTimeout",
+                self.one(&[Value::Null, json!("5m"), json!("1h")]),
             ),
             _ => set(worker, "allowSdist", json!(self.below(2) == 0)),
         }
@@ -273,12 +327,24 @@ impl Broken {
     }
 }
 
-/// Everything that a spec may refer to.
+/// What a spec may refer to.
+const SECRETS: [&str; 3] = ["values-a", "values-b", "callers"];
+
+/// All of it is there.
 pub(super) async fn secrets(rig: &Rig) -> anyhow::Result<()> {
-    for name in ["values-a", "values-b", "callers"] {
+    for name in SECRETS {
         secret(rig, name, "first").await?;
     }
     Ok(())
+}
+
+pub(super) async fn unsecret(rig: &Rig, name: &str) -> anyhow::Result<()> {
+    let secrets = rig.namespace.api::<Secret>();
+    match secrets.delete(name, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) async fn secret(rig: &Rig, name: &str, value: &str) -> anyhow::Result<()> {
@@ -289,12 +355,12 @@ pub(super) async fn secret(rig: &Rig, name: &str, value: &str) -> anyhow::Result
     Ok(())
 }
 
-pub(super) fn branches(rig: &Rig) -> anyhow::Result<()> {
-    all_good(rig, usize::MAX)
+pub(super) fn branches(hosts: Hosts<'_>) -> anyhow::Result<()> {
+    all_good(hosts, usize::MAX)
 }
 
 /// Commits to a branch; gives the tree of its `mcp/`, which is also that of `sub/mcp/`.
-pub(super) fn push(rig: &Rig, branch: &str, text: &str) -> anyhow::Result<String> {
+pub(super) fn push(hosts: Hosts<'_>, branch: &str, text: &str) -> anyhow::Result<String> {
     let files = says(text);
     let entry = |folder: &str, (path, text): &(String, String)| {
         (format!("{folder}mcp/{path}"), Entry::text(text))
@@ -303,35 +369,64 @@ pub(super) fn push(rig: &Rig, branch: &str, text: &str) -> anyhow::Result<String
         .iter()
         .flat_map(|folder| files.iter().map(|file| entry(folder, file)))
         .collect();
-    let commit = rig.git.repo.commit(branch, &entries)?;
-    let commit = rig.git.repo.raw().revparse_single(&commit)?;
-    let tree = commit.peel_to_tree()?;
-    let tree = tree.get_name("mcp").context("no mcp/")?;
-    Ok(tree.id().to_string())
+    let mut pushed = String::new();
+    for host in hosts {
+        let commit = host.repo.commit(branch, &entries)?;
+        let commit = host.repo.raw().revparse_single(&commit)?;
+        let tree = commit.peel_to_tree()?;
+        let tree = tree.get_name("mcp").context("no mcp/")?;
+        pushed = tree.id().to_string();
+    }
+    Ok(pushed)
 }
 
 /// Every ref points to something that can be deployed.
-pub(super) fn all_good(rig: &Rig, round: usize) -> anyhow::Result<()> {
+pub(super) fn all_good(hosts: Hosts<'_>, round: usize) -> anyhow::Result<()> {
     for branch in ["main", "dev"] {
-        push(rig, branch, &format!("{branch} of round {round}"))?;
+        push(hosts, branch, &format!("{branch} of round {round}"))?;
     }
-    let head = commit(rig, "refs/heads/main")?;
-    rig.git.repo.tag("v1", &head)?;
+    for host in hosts {
+        let head = commit(host, "refs/heads/main")?;
+        for tag in ["v1", "1.0.0"] {
+            host.repo.tag(tag, &head)?;
+        }
+    }
     Ok(())
 }
 
-fn commit(rig: &Rig, reference: &str) -> anyhow::Result<String> {
-    let found = rig.git.repo.raw().revparse_single(reference)?;
+fn commit(host: &GitHost, reference: &str) -> anyhow::Result<String> {
+    let found = host.repo.raw().revparse_single(reference)?;
     Ok(found.id().to_string())
 }
 
+/// The host that a spec follows.
+fn host<'h>(hosts: Hosts<'h>, spec: &Value) -> anyhow::Result<&'h GitHost> {
+    let url = spec["source"]["url"].as_str();
+    let found = hosts
+        .into_iter()
+        .find(|host| url == Some(host.url().as_str()));
+    found.context("a spec of no host")
+}
+
+/// A spec that asks for a commit asks for the newest of `main` at its host.
+pub(super) fn pin(hosts: Hosts<'_>, spec: &mut Value) -> anyhow::Result<()> {
+    if spec["source"]["ref"]["commit"].is_string() {
+        let newest = commit(host(hosts, spec)?, "refs/heads/main")?;
+        spec["source"]["ref"]["commit"] = json!(newest);
+    }
+    Ok(())
+}
+
 /// The commit that a spec asks for.
-pub(super) fn wanted(rig: &Rig, spec: &Value) -> anyhow::Result<String> {
+pub(super) fn wanted(hosts: Hosts<'_>, spec: &Value) -> anyhow::Result<String> {
     let reference = &spec["source"]["ref"];
-    let full = match (reference["branch"].as_str(), reference["tag"].as_str()) {
-        (Some(branch), _) => format!("refs/heads/{branch}"),
-        (_, Some(tag)) => format!("refs/tags/{tag}"),
+    let of = |kind: &str| reference[kind].as_str();
+    let full = match (of("branch"), of("tag"), of("semver"), of("commit")) {
+        (Some(branch), ..) => format!("refs/heads/{branch}"),
+        (_, Some(tag), ..) => format!("refs/tags/{tag}"),
+        (_, _, Some(_), _) => "refs/tags/1.0.0".to_owned(),
+        (.., Some(commit)) => commit.to_owned(),
         _ => "refs/heads/main".to_owned(),
     };
-    commit(rig, &full)
+    commit(host(hosts, spec)?, &full)
 }
