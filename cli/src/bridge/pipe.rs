@@ -302,7 +302,7 @@ mod tests {
     #[tokio::test]
     async fn after_the_end_of_stdin_a_worker_that_is_away_is_tried_once() {
         let address = FreePort::nobody().unwrap().to_string();
-        let hang_guard = Duration::from_secs(60);
+        let hang_guard = Duration::from_mins(1);
         let upstream = Upstream::new(nearby(&address, "rmk_any", hang_guard).unwrap());
         let limits = Limits {
             drain: hang_guard,
