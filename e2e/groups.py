@@ -35,6 +35,13 @@ def probe_group(root):
     string, number = {"type": "string"}, {"type": "number"}
     tool(root, "echo", "def echo(text):\n    return text\n", text=string)
     tool(root, "pause", "import time\ndef pause(seconds):\n    time.sleep(seconds)\n    return 'rested'\n", seconds=number)
+    tool(root, "waits", """
+        import os, time
+        def waits(path):
+            while not os.path.exists(path):
+                time.sleep(0.01)
+            return "rested"
+        """, path=string)
     tool(root, "steps", """
         import ramen_runtime
         def steps(count):
@@ -57,10 +64,10 @@ def probe_group(root):
     tool(root, "patient", """
         import time, ramen_runtime
         def patient(path):
-            open(path, "w").write("started")
             # The interrupt comes 50 ms after `cancelled()` turns true, wherever the code is by then: what is written before it can
             # be cut off in the middle.
             try:
+                open(path, "w").write("started")
                 while True:
                     time.sleep(0.01)
             except BaseException:

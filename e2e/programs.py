@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,16 @@ def desired_state(report, python=None):
     broken = sorted({e["package"] for e in report["errors"] if e.get("package")})
     return {"revision": report["revision"] or "", "code": report["code"], "deps": report["deps"],
             "python": python or report["python"], "exclude": broken}
+
+
+@contextmanager
+def free_port():
+    """A port at which nobody listens, and which the system gives to nobody else meanwhile: a server that is told of it can listen
+    there, as one that sets SO_REUSEADDR may have a port with one that does not listen."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 class Worker:

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -27,7 +26,7 @@ CACHE = Path(os.environ.get("RAMEN_CACHE") or Path.home() / ".cache" / "ramen")
 LISTENS = re.compile(r'msg="Listening on".* address=(\S+)')
 SERIES = re.compile(r"\bramen_[a-z_]+\b")
 # Between two looks of it. What rules say of minutes they say of them here too, but for how long an alert waits.
-INTERVAL = "250ms"
+INTERVAL = "1s"
 
 
 def program():
@@ -73,7 +72,7 @@ class Prometheus:
         try:
             with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:
                 return answer.status == 200
-        except urllib.error.HTTPError:
+        except OSError:
             return False
 
     def ask(self, path, **query):

@@ -66,19 +66,17 @@ TO_HTTP_WITHOUT = {"mcp-proxy": ["progress", "cancel"]}
 
 @pytest.fixture(scope="module", params=TO_HTTP)
 def to_http(request, probe_up, tmp_path_factory):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     folder = tmp_path_factory.mktemp("adapter")
-    with (folder / "log").open("wb") as log:
+    with programs.free_port() as port, (folder / "log").open("wb") as log:
         process = subprocess.Popen(TO_HTTP[request.param](probe_up, port), env=programs.environment(),
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    try:
-        programs.until(lambda: listens(port), f"{request.param} listens", lambda: process.poll() is None)
-        yield drivers.run("typescript-1", "legacy", {"url": f"http://127.0.0.1:{port}/mcp", "headers": {}}, folder,
-                          without=TO_HTTP_WITHOUT.get(request.param, ()))
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(programs.PATIENCE)
+        try:
+            programs.until(lambda: listens(port), f"{request.param} listens", lambda: process.poll() is None)
+            yield drivers.run("typescript-1", "legacy", {"url": f"http://127.0.0.1:{port}/mcp", "headers": {}}, folder,
+                              without=TO_HTTP_WITHOUT.get(request.param, ()))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(programs.PATIENCE)
 
 
 def listens(port):

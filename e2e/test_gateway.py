@@ -90,12 +90,15 @@ def test_progress_reaches_the_client(probe_client, mode):
 
 
 @modes
-def test_a_slow_call_does_not_hold_back_a_quick_one(probe_client, mode):
+def test_a_slow_call_does_not_hold_back_a_quick_one(probe_client, folder, mode):
+    end = folder / "end"
+
     async def body(client):
-        slow = asyncio.create_task(client.call_tool("pause", {"seconds": 2}))
+        slow = asyncio.create_task(client.call_tool("waits", {"path": str(end)}))
         await asyncio.sleep(0)
         quick = await client.call_tool("echo", {"text": "quick"})
         first = not slow.done()
+        end.touch()
         return first, quick.content[0].text, (await slow).content[0].text
 
     assert probe_client(mode, body) == (True, "quick", "rested")

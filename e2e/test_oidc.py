@@ -1,7 +1,6 @@
 """Sign-in from end to end: our client, our gateway, and an OpenID Connect provider that others wrote."""
 
 import json
-import socket
 import urllib.request
 
 import pytest
@@ -32,15 +31,15 @@ def provider(tmp_path_factory):
 def guarded(provider, demo, tmp_path_factory):
     """A gateway that trusts the provider. Where clients reach it has to be known before it starts."""
     folder = tmp_path_factory.mktemp("guarded")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
-    settings = {"publicUrl": f"http://{listen}", "issuers": [{"issuer": provider.issuer, "scopes": ["tools"]}]}
-    (folder / "oidc.yaml").write_text(json.dumps(settings))
     (folder / "operators").mkdir()
     (folder / "operators" / "rules.yaml").write_text(json.dumps(OPERATORS))
-    gateway = programs.Gateway(folder, {"demo": demo}, listen=listen, access=RULES,
-                               RAMEN_OIDC_CONFIG=str(folder / "oidc.yaml"),
-                               RAMEN_OPERATORS_DIR=str(folder / "operators"))
+    with programs.free_port() as port:
+        listen = f"127.0.0.1:{port}"
+        settings = {"publicUrl": f"http://{listen}", "issuers": [{"issuer": provider.issuer, "scopes": ["tools"]}]}
+        (folder / "oidc.yaml").write_text(json.dumps(settings))
+        gateway = programs.Gateway(folder, {"demo": demo}, listen=listen, access=RULES,
+                                   RAMEN_OIDC_CONFIG=str(folder / "oidc.yaml"),
+                                   RAMEN_OPERATORS_DIR=str(folder / "operators"))
     gateway.settings = folder / "oidc.yaml"
     yield gateway
     gateway.stop()

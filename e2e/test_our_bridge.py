@@ -12,12 +12,15 @@ from clients import BRIDGES, MODES, with_client
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_slow_call_does_not_hold_back_a_quick_one(probe, mode):
+def test_a_slow_call_does_not_hold_back_a_quick_one(probe, folder, mode):
+    end = folder / "end"
+
     async def body(client):
-        slow = asyncio.create_task(client.call_tool("pause", {"seconds": 2}))
+        slow = asyncio.create_task(client.call_tool("waits", {"path": str(end)}))
         await asyncio.sleep(0)
         quick = await client.call_tool("echo", {"text": "quick"})
         first = not slow.done()
+        end.touch()
         return first, quick.content[0].text, (await slow).content[0].text
 
     assert with_client("ours", probe, mode, body) == (True, "quick", "rested")
@@ -51,26 +54,39 @@ def test_a_cancel_of_the_client_reaches_the_code(probe, folder):
     with_client("ours", probe, "legacy", body)
 
 
-def lines_for(worker, text, key=None, target=None):
+def told(worker, text, all_there, key=None, target=None):
+    """All of stdout. Stdin ends when `all_there` says so of what has come: after that the bridge has little time for answers."""
     command = [*BRIDGES["ours"], "--target", target or worker.address, "--key", key or worker.key]
-    done = subprocess.run(command, input=text, env=programs.environment(), capture_output=True, timeout=60)
-    assert done.returncode == 0, done.stderr.decode()
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    out = b""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=programs.environment()) as bridge:
+        bridge.stdin.write(text)
+        bridge.stdin.flush()
+        while not all_there(out) and (more := bridge.stdout.read1()):
+            out += more
+        bridge.stdin.close()
+        out += bridge.stdout.read()
+        error = bridge.stderr.read()
+    assert bridge.returncode == 0, error.decode()
+    return out
+
+
+def lines_for(worker, text, answers=1, **how):
+    out = told(worker, text, lambda out: out.count(b"\n") >= answers, **how)
+    return [json.loads(line) for line in out.splitlines()]
 
 
 def test_junk_lines_are_answered_and_the_stream_goes_on(probe):
     ping = b'{"jsonrpc":"2.0","id":5,"method":"ping"}\n'
-    answers = lines_for(probe, b"{nonsense\n\xef\xbb\xbf" + ping + b"\n" + ping)
+    answers = lines_for(probe, b"{nonsense\n\xef\xbb\xbf" + ping + b"\n" + ping, answers=3)
     assert sorted(str(a.get("id")) for a in answers) == ["5", "None", "None"]
     assert [a["error"]["code"] for a in answers if "error" in a] == [-32700, -32700]
 
 
 def test_content_length_framing_is_answered_in_kind(probe):
     ping = b'{"jsonrpc":"2.0","id":5,"method":"ping"}'
-    command = [*BRIDGES["ours"], "--target", probe.address, "--key", probe.key]
-    done = subprocess.run(command, input=b"Content-Length: %d\r\n\r\n%s" % (len(ping), ping),
-                          env=programs.environment(), capture_output=True, timeout=60)
-    head, body = done.stdout.split(b"\r\n\r\n")
+    framed = b"Content-Length: %d\r\n\r\n%s" % (len(ping), ping)
+    head, body = told(probe, framed, lambda out: out.endswith(b"}")).split(b"\r\n\r\n")
     assert head == b"Content-Length: %d" % len(body)
     assert json.loads(body)["id"] == 5
 

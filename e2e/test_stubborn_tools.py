@@ -41,11 +41,11 @@ def stubborn_group(root):
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory):
-    """A gateway that gives each call two seconds, before a worker of two hosts."""
+    """A gateway that gives each call five seconds, before a worker of two hosts."""
     folder = tmp_path_factory.mktemp("stubborn")
     group = stubborn_group(folder / "repo")
     with programs.serving(group, folder, group="stubborn", env={"RAMEN_HOSTS": "2"}) as worker:
-        gateway = programs.Gateway(folder, {"stubborn": worker}, RAMEN_CALL_TIMEOUT_SECS="2")
+        gateway = programs.Gateway(folder, {"stubborn": worker}, RAMEN_CALL_TIMEOUT_SECS="5")
         gateway.worker = worker
         yield gateway
         gateway.stop()
@@ -67,7 +67,9 @@ def test_run12_a_hang_in_c_is_told_at_the_deadline_and_its_process_is_replaced(h
             assert await asyncio.to_thread(worker.serving), "health waits for no tool"
         lost = await asyncio.gather(*hangs, return_exceptions=True)
         await asyncio.to_thread(programs.until, lambda: replaced() == before + 2, "both processes are ended")
-        # Whoever comes now waits for a new one at most.
+        # Whoever comes now would wait for a new one, with its call's time running.
+        ready = lambda: programs.metric(worker, "ramen_hosts_ready") == 2
+        await asyncio.to_thread(programs.until, ready, "new ones are there")
         return lost, await client.call_tool("echo", {"text": "again"})
 
     lost, echoed = over_http(hurried.at("stubborn"), hurried.key, mode, body)

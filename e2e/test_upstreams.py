@@ -204,7 +204,9 @@ def alone(tmp_path_factory):
     """A group of which no worker runs, with an upstream."""
     server = Server()
     gateway = programs.Gateway(tmp_path_factory.mktemp("alone"), {"demo": Away()}, upstreams=[{"name": "web", "url": server.url}],
-                               RAMEN_UPSTREAM_ALLOWED_CIDRS="127.0.0.0/8")
+                               RAMEN_UPSTREAM_ALLOWED_CIDRS="127.0.0.0/8", RAMEN_METRICS_LISTEN="127.0.0.1:0")
+    programs.until(lambda: programs.metric(gateway, "ramen_gateway_upstreams", group="default/demo", state="up") == 1,
+                   "the upstream is connected")
     yield gateway
     gateway.stop()
     server.stop()

@@ -12,6 +12,7 @@ use ramen_proto::v1::mcp_client::McpClient;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
@@ -57,6 +58,7 @@ impl std::fmt::Debug for Target {
 pub struct Upstream {
     target: Arc<Target>,
     link: Arc<Mutex<Link>>,
+    hurry: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +109,13 @@ impl Upstream {
                 timeout,
             }),
             link: Arc::default(),
+            hurry: CancellationToken::new(),
         }
+    }
+
+    /// From now on nobody waits for a worker that is away: an attempt to connect that fails is the last one.
+    pub fn hurry(&self) {
+        self.hurry.cancel();
     }
 
     /// `host:port` of the worker.
@@ -215,7 +223,7 @@ impl Upstream {
         Err(transport_status(&status))
     }
 
-    /// The connection, made now if there is none; waits at most [`PATIENCE`].
+    /// The connection, made now if there is none; waits at most [`PATIENCE`], and in a hurry for no second attempt.
     async fn lease(&self) -> Result<Lease, Status> {
         let give_up = Instant::now() + PATIENCE.min(self.target.timeout);
         let down = |why: &str| {
@@ -233,8 +241,13 @@ impl Upstream {
             }
             match link.next_try {
                 Some(at) if at > give_up => return Err(down(&link.last_error)),
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => {}
+                Some(at) if at > Instant::now() => {
+                    let pause = tokio::time::sleep_until(at);
+                    if self.hurry.run_until_cancelled(pause).await.is_none() {
+                        return Err(down(&link.last_error));
+                    }
+                }
+                Some(_) | None => {}
             }
             let tried = tokio::time::timeout_at(give_up, self.target.endpoint.connect()).await;
             let why = match tried {
@@ -255,6 +268,14 @@ impl Upstream {
             link.next_try = Some(Instant::now() + backoff);
             link.last_error = why;
         }
+    }
+}
+
+#[cfg(test)]
+impl Upstream {
+    /// Attempts to connect that failed since the last one that did not.
+    pub(crate) async fn failures(&self) -> u32 {
+        self.link.lock().await.failures
     }
 }
 

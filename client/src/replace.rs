@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// How long a writer waits for another one.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a writer waits for others. Each of them has a disk to wait for, and the lock goes to any of those who wait.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// For its owner alone.
 const MODE: u32 = 0o600;
 

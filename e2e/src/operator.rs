@@ -4,11 +4,15 @@
 mod account;
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File},
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::atomic::{AtomicU16, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Duration,
 };
 
@@ -304,16 +308,25 @@ pub(crate) fn binary(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// A port that nobody listens on now, and that stays free while its server is down: below those that the system gives to
-/// connections. Two tests begin to look at different places.
+/// connections, and locked against other tests until this process ends. Two tests begin to look at different places.
 ///
 /// # Errors
 /// When none of a thousand is free.
 pub fn port() -> anyhow::Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
+    static LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let dir = env::var_os("RAMEN_CLUSTER_DIR").map_or_else(env::temp_dir, PathBuf::from);
+    let dir = dir.join("ramen-ports");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let own = u16::try_from(std::process::id() * 32 % 20_000)?;
     for _ in 0..1000 {
         let port = 10_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+        let lock = dir.join(port.to_string());
+        let lock =
+            File::create(&lock).with_context(|| format!("cannot make {}", lock.display()))?;
+        if lock.try_lock().is_ok() && TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.push(lock);
             return Ok(port);
         }
     }

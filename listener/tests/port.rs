@@ -1,4 +1,4 @@
-//! How connections begin and end, over real sockets and with time that jumps to the next timer.
+//! How connections begin and end, over real sockets; where an end is waited for, time jumps to the next timer.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::convert::Infallible;
@@ -34,6 +34,8 @@ struct Server {
     stop: watch::Sender<bool>,
     /// Lets one request of `/wait` go on.
     go: Arc<Notify>,
+    /// One has begun to wait.
+    begun: Arc<Notify>,
     serving: JoinHandle<()>,
 }
 
@@ -42,7 +44,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopping) = watch::channel(false);
-        let go = Arc::<Notify>::default();
+        let (go, begun) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         let port = Port {
             listener,
             tls: None,
@@ -50,14 +52,15 @@ impl Server {
             bounds: BOUNDS,
             stopping,
         };
-        let wait = Arc::clone(&go);
+        let wait = [Arc::clone(&begun), Arc::clone(&go)];
         let serving = tokio::spawn(serve(port, move |stream, connection| {
-            speak(stream, connection, Arc::clone(&wait))
+            speak(stream, connection, wait.clone())
         }));
         Self {
             address,
             stop,
             go,
+            begun,
             serving,
         }
     }
@@ -65,20 +68,29 @@ impl Server {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
+
+    /// A connection with a request that waits.
+    async fn busy(&self) -> TcpStream {
+        let mut busy = self.connect().await;
+        ask(&mut busy, "/wait").await;
+        self.begun.notified().await;
+        busy
+    }
 }
 
 async fn speak(
     stream: Stream,
     connection: Box<Connection>,
-    go: Arc<Notify>,
+    [begun, go]: [Arc<Notify>; 2],
 ) -> std::io::Result<()> {
     let requests = connection.requests();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (open, go) = (requests.open(), Arc::clone(&go));
+        let (open, begun, go) = (requests.open(), Arc::clone(&begun), Arc::clone(&go));
         async move {
             let body = match request.uri().path() {
                 "/large" => Bytes::from(vec![b'x'; LARGE]),
                 "/wait" => {
+                    begun.notify_one();
                     go.notified().await;
                     Bytes::from_static(b"went on")
                 }
@@ -117,54 +129,64 @@ async fn ended(mut stream: TcpStream) -> bool {
     true
 }
 
-#[tokio::test(start_paused = true)]
+/// Waits for something while time jumps to the next timer. It does so although bytes may be on their way through loopback:
+/// what comes of an early jump has to be what is waited for.
+async fn as_time_flies<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::pause();
+    let done = what.await;
+    tokio::time::resume();
+    done
+}
+
+#[tokio::test]
 async fn a_connection_that_never_asks_anything_is_ended() {
     let server = Server::start(10).await;
     let silent = server.connect().await;
     let mut started = server.connect().await;
     started.write_all(b"GET / HT").await.unwrap();
-    assert!(ended(silent).await && ended(started).await);
+    let both = async { ended(silent).await && ended(started).await };
+    assert!(as_time_flies(both).await);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn one_that_is_idle_is_asked_to_end_and_one_at_work_is_not() {
     let server = Server::start(10).await;
     let mut idle = server.connect().await;
     ask(&mut idle, "/").await;
     assert!(answer(&mut idle).await.ends_with("ok"));
-    let mut busy = server.connect().await;
-    ask(&mut busy, "/wait").await;
-    assert!(ended(idle).await, "time has passed");
+    let mut busy = server.busy().await;
+    assert!(as_time_flies(ended(idle)).await, "time has passed");
     server.go.notify_one();
     assert!(answer(&mut busy).await.ends_with("went on"));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn one_that_does_not_read_its_answer_is_ended() {
     let server = Server::start(10).await;
     let mut deaf = server.connect().await;
     ask(&mut deaf, "/large").await;
+    let mut got = vec![0; 12];
+    deaf.read_exact(&mut got).await.unwrap();
     server.stop.send_replace(true);
     // The end of the server waits for the connection, and nobody reads.
-    server.serving.await.unwrap();
-    let mut got = Vec::new();
+    as_time_flies(server.serving).await.unwrap();
     let _ = deaf.read_to_end(&mut got).await;
     assert!(got.len() < LARGE, "it was cut off");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn when_all_places_are_taken_those_who_do_nothing_give_up_theirs() {
     let server = Server::start(3).await;
     let silent = server.connect().await;
     let mut idle = server.connect().await;
     ask(&mut idle, "/").await;
     assert!(answer(&mut idle).await.ends_with("ok"));
-    let mut busy = server.connect().await;
-    ask(&mut busy, "/wait").await;
+    let mut busy = server.busy().await;
     let mut late = server.connect().await;
     ask(&mut late, "/").await;
+    let both = async { ended(silent).await && ended(idle).await };
+    assert!(as_time_flies(both).await);
     assert!(answer(&mut late).await.ends_with("ok"), "there is a place");
-    assert!(ended(silent).await && ended(idle).await);
     server.go.notify_one();
     assert!(
         answer(&mut busy).await.ends_with("went on"),
@@ -172,18 +194,17 @@ async fn when_all_places_are_taken_those_who_do_nothing_give_up_theirs() {
     );
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_stop_waits_for_what_is_open() {
     let server = Server::start(10).await;
-    let mut busy = server.connect().await;
-    ask(&mut busy, "/wait").await;
+    let mut busy = server.busy().await;
     let mut idle = server.connect().await;
     ask(&mut idle, "/").await;
     assert!(answer(&mut idle).await.ends_with("ok"));
     server.stop.send_replace(true);
-    assert!(ended(idle).await);
+    assert!(as_time_flies(ended(idle)).await);
     assert!(!server.serving.is_finished());
     server.go.notify_one();
     assert!(answer(&mut busy).await.ends_with("went on"));
-    server.serving.await.unwrap();
+    as_time_flies(server.serving).await.unwrap();
 }

@@ -10,6 +10,7 @@ mod certs;
 #[cfg(feature = "testing-s3")]
 mod gcs;
 mod http_server;
+mod port;
 mod repo;
 #[cfg(feature = "testing-s3")]
 mod s3;
@@ -19,6 +20,7 @@ pub use certs::Authority;
 #[cfg(feature = "testing-s3")]
 pub use gcs::Gcs;
 pub use http_server::{Fault, Login, Seen, SmartHttp, SmartHttpOptions};
+pub use port::FreePort;
 pub use repo::{Entry, Repo};
 #[cfg(feature = "testing-s3")]
 pub use s3::S3;

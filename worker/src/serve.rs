@@ -24,8 +24,8 @@ use crate::metrics::Metrics;
 use crate::service::{self, Front};
 use crate::telemetry;
 
-/// How long the answers of calls that were cut off may take to be sent.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// How long the answers of calls that were cut off may take to be sent, at most: it is over when all are.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// Threads for files and scans. Each has memory of its own in the allocator, which a reload must not
 /// leave spread over many.
 const BLOCKING_THREADS: usize = 4;

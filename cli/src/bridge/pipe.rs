@@ -110,6 +110,8 @@ where
         () = stop => {}
         _ = &mut writer => return 0,
     }
+    // A worker that is away now would hardly be back in time: its requests are told so while somebody still reads.
+    pipe.exchange.upstream.hurry();
     pipe.tasks.close();
     if tokio::time::timeout(drain, pipe.tasks.wait())
         .await
@@ -287,4 +289,35 @@ impl Drop for Done {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use ramen_source::testing::FreePort;
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+    use crate::connect::nearby;
+
+    #[tokio::test]
+    async fn after_the_end_of_stdin_a_worker_that_is_away_is_tried_once() {
+        let address = FreePort::nobody().unwrap().to_string();
+        let hang_guard = Duration::from_mins(1);
+        let upstream = Upstream::new(nearby(&address, "rmk_any", hang_guard).unwrap());
+        let limits = Limits {
+            drain: hang_guard,
+            ..Limits::default()
+        };
+        let input = &b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n"[..];
+        let (output, mut stdout) = tokio::io::duplex(4096);
+        let stop = std::future::pending();
+        assert_eq!(
+            serve(input, output, upstream.clone(), limits, stop).await,
+            0
+        );
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).await.unwrap();
+        assert!(text.contains("UNAVAILABLE"), "{text}");
+        assert_eq!(upstream.failures().await, 1);
+    }
 }

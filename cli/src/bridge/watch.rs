@@ -37,12 +37,12 @@ pub(super) fn log_level(params: &RawValue) -> Bytes {
 /// Keeps the session until the worker says that it has none. Ends when the future is dropped.
 pub(super) async fn run(exchange: Exchange, handshake: Bytes, framing: Framing) {
     let mut backoff = FIRST_BACKOFF;
-    let mut lost = false;
+    let mut tried = false;
     loop {
         if exchange.no_sessions.load(Ordering::Relaxed) {
             return;
         }
-        match once(&exchange, &handshake, framing, &mut lost).await {
+        match once(&exchange, &handshake, framing, &mut tried).await {
             // Only a session that said something proves that the worker is well again.
             Ok(true) => backoff = FIRST_BACKOFF,
             Err(Code::Unimplemented) => {
@@ -58,17 +58,18 @@ pub(super) async fn run(exchange: Exchange, handshake: Bytes, framing: Framing) 
     }
 }
 
-/// One session to its end. When one was lost before, whatever can change is announced: it may have changed in between.
+/// One session to its end. When it is not the first that was tried, whatever can change is announced: it may have changed
+/// in between, also when the one before was lost while it was opened.
 async fn once(
     exchange: &Exchange,
     handshake: &Bytes,
     framing: Framing,
-    lost: &mut bool,
+    tried: &mut bool,
 ) -> Result<bool, Code> {
     let first = vec![handshake.clone(), Bytes::from_static(INITIALIZED)];
+    let announce = std::mem::replace(tried, true);
     let opened = exchange.upstream.session(first).await;
     let mut session = opened.map_err(|status| status.code())?;
-    let announce = std::mem::replace(lost, true);
     let mut heard = false;
     loop {
         let message = session.incoming.message().await;

@@ -13,8 +13,8 @@ use crate::state::{GroupDir, StateDir, write_atomic};
 use crate::upstream::Upstream;
 use crate::{poke, up};
 
-/// How long a change is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a change is waited for. It is there after a second, when the machine has time for it.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the worker is asked: it looks at its keys each second.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
@@ -123,11 +123,15 @@ async fn judged(worker: &Upstream, opens: bool) -> bool {
     loop {
         let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.as_slice();
         let opened = match worker.call(ping.into()).await {
-            Ok(_) => true,
-            Err(status) if status.code() == Code::Unauthenticated => false,
-            Err(_) => return false,
+            Ok(_) => Some(true),
+            Err(status) => match status.code() {
+                Code::Unauthenticated => Some(false),
+                // It may be busy, or come back.
+                Code::Unavailable | Code::DeadlineExceeded => None,
+                _ => return false,
+            },
         };
-        if opened == opens {
+        if opened == Some(opens) {
             return true;
         }
         if begun.elapsed() > PATIENCE {

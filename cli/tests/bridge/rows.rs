@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use crate::process::Bridge;
 use crate::server::Server;
 use crate::{call, ping, process, server};
+use ramen_cli::ConnectArgs;
+use ramen_cli::bridge::{Limits, serve};
+use ramen_cli::upstream::Upstream;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
 #[tokio::test]
@@ -143,16 +146,46 @@ async fn net01_it_ends_soon_after_stdin_with_or_without_work_in_flight() {
 #[tokio::test]
 async fn net01_answers_in_flight_at_the_end_of_stdin_still_come() {
     let server = Server::start().await;
-    let mut bridge = Bridge::start(&server.address);
-    bridge.line(call("7", "slow")).await;
-    server
-        .seen
-        .until(|s| s.begun.load(Ordering::SeqCst) == 1)
-        .await;
-    drop(bridge.stdin.take());
-    server.seen.release.notify_waiters();
-    assert_eq!(bridge.read().await["id"], 7);
-    assert_eq!(bridge.end().await.0.code(), Some(0));
+    let connect = ConnectArgs {
+        target: Some(server.address.clone()),
+        key: Some(server::KEY.into()),
+        key_file: None,
+        group: None,
+        zone: None,
+        tls: false,
+        ca: None,
+        insecure: false,
+        server: None,
+        header: Vec::new(),
+        config: None,
+        timeout: process::PATIENCE,
+        state_dir: None,
+    };
+    // Not as a program: that waits less for its answers than a busy machine may take.
+    let limits = Limits {
+        drain: process::PATIENCE,
+        ..Limits::default()
+    };
+    let (mut stdin, input) = tokio::io::duplex(4096);
+    let (output, mut stdout) = tokio::io::duplex(4096);
+    let upstream = Upstream::new(connect.resolve().unwrap());
+    let stop = std::future::pending();
+    let bridge = serve(BufReader::new(input), output, upstream, limits, stop);
+    let client = async {
+        let line = format!("{}\n", call("7", "slow"));
+        stdin.write_all(line.as_bytes()).await.unwrap();
+        server
+            .seen
+            .until(|s| s.begun.load(Ordering::SeqCst) == 1)
+            .await;
+        drop(stdin);
+        server.seen.release.notify_waiters();
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).await.unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let (code, answer) = tokio::join!(bridge, client);
+    assert_eq!((code, &answer["id"]), (0, &json!(7)));
 }
 
 #[tokio::test]

@@ -59,7 +59,9 @@ async fn metadata_and_deadline_go_with_every_call() {
 #[tokio::test]
 async fn a_deadline_answers_and_cancels() {
     let server = Server::start().await;
-    let mut bridge = Bridge::with(&["bridge", "--target", &server.address, "--timeout", "0.2"]);
+    let mut bridge = Bridge::with(&["bridge", "--target", &server.address, "--timeout", "3"]);
+    // The deadline of the call is not to pass while it connects.
+    bridge.ask(ping("0")).await;
     let answer = bridge.ask(call("1", "slow")).await;
     assert_eq!(answer["error"]["data"]["grpc"], "DEADLINE_EXCEEDED");
     server
@@ -257,6 +259,23 @@ async fn a_legacy_client_hears_of_what_may_have_changed_while_the_worker_was_awa
         "notifications/tools/list_changed"
     );
     assert_eq!(bridge.ask(ping("2")).await["id"], 2);
+}
+
+#[tokio::test]
+async fn a_session_that_could_not_be_opened_counts_as_one_that_was_lost() {
+    let server = Server::start().await;
+    let mut bridge = Bridge::start(&server.address);
+    bridge
+        .ask(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#)
+        .await;
+    server.seen.refuse.store(true, Ordering::SeqCst);
+    bridge
+        .line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        .await;
+    assert_eq!(
+        bridge.read().await["method"],
+        "notifications/tools/list_changed"
+    );
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
 //! A scripted `ramen.v1.Mcp` on a free port: answers by what the request asks for and remembers what it saw.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ramen_proto::v1::JsonRpc;
 use ramen_proto::v1::mcp_server::{Mcp, McpServer};
+use ramen_source::testing::FreePort;
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
@@ -30,6 +31,8 @@ pub(crate) struct Seen {
     pub(crate) release: Notify,
     /// Wakes whoever waits for a change of the counters.
     pub(crate) changed: Notify,
+    /// Makes the next session be refused as by a worker that is going.
+    pub(crate) refuse: AtomicBool,
     /// Makes every session announce a change of the tools.
     pub(crate) announce: watch::Sender<u32>,
 }
@@ -45,33 +48,41 @@ pub(crate) struct Server {
     pub(crate) seen: Arc<Seen>,
     /// Its own, so that ending it cuts its connections too.
     runtime: Option<tokio::runtime::Runtime>,
+    /// Keeps the port for one that comes after it.
+    _port: Option<FreePort>,
 }
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        Self::on("127.0.0.1:0", true).await
+        Self::with(None, true, None).await
     }
 
     pub(crate) async fn without_sessions() -> Self {
-        Self::on("127.0.0.1:0", false).await
+        Self::with(None, false, None).await
     }
 
+    /// Where one was before that was ended.
     pub(crate) async fn on(address: &str, sessions: bool) -> Self {
-        Self::with(address, sessions, None).await
+        Self::with(Some(address), sessions, None).await
     }
 
     pub(crate) async fn tls(authority: &ramen_source::testing::Authority) -> Self {
-        Self::with("127.0.0.1:0", true, Some(authority)).await
+        Self::with(None, true, Some(authority)).await
     }
 
     async fn with(
-        address: &str,
+        address: Option<&str>,
         sessions: bool,
         tls: Option<&ramen_source::testing::Authority>,
     ) -> Self {
-        let listener = std::net::TcpListener::bind(address).unwrap();
+        let (address, port) = if let Some(address) = address {
+            (address.to_owned(), None)
+        } else {
+            let port = FreePort::new().unwrap();
+            (port.address().unwrap().to_string(), Some(port))
+        };
+        let listener = std::net::TcpListener::bind(&address).unwrap();
         listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let seen = Arc::<Seen>::default();
         let service = McpServer::new(Script {
             seen: Arc::clone(&seen),
@@ -108,6 +119,7 @@ impl Server {
             address,
             seen,
             runtime: Some(runtime),
+            _port: port,
         }
     }
 
@@ -282,6 +294,9 @@ impl Mcp for Script {
     ) -> Result<Response<Outgoing>, Status> {
         if !self.sessions {
             return Err(Status::unimplemented("no sessions here"));
+        }
+        if self.seen.refuse.swap(false, Ordering::SeqCst) {
+            return Err(Status::unavailable("as asked"));
         }
         let script = self.clone();
         let mut incoming = request.into_inner();

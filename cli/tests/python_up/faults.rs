@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ramen_source::testing::FreePort;
 use serde_json::json;
 
 use crate::files::{call, document, push};
@@ -156,15 +157,9 @@ fn layers_that_are_damaged_or_gone_are_made_again() {
 fn an_index_that_is_away_keeps_what_serves() {
     let place = Place::new();
     let repo = place.repo("demo");
-    // A port where nobody listens.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let env = format!(
-        "  worker: {{env: [{{name: PIP_INDEX_URL, value: 'http://127.0.0.1:{port}/simple'}}]}}\n"
-    );
+    let nobody = FreePort::nobody().unwrap();
+    let env =
+        format!("  worker: {{env: [{{name: PIP_INDEX_URL, value: 'http://{nobody}/simple'}}]}}\n");
     let file = place.write("group.yaml", &document("demo", &repo.bare, &env));
     let mut up = place.up(&["-f", file.to_str().unwrap()]);
     let first = up.until("it serves", "demo", |s| {

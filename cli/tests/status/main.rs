@@ -5,9 +5,9 @@
 mod api;
 
 use std::collections::VecDeque;
-use std::net::TcpListener;
 use std::sync::mpsc::channel;
 
+use ramen_source::testing::FreePort;
 use serde_json::{Value, json};
 
 use api::{
@@ -205,18 +205,14 @@ fn what_is_missing_is_told_with_what_to_do() {
 #[test]
 fn a_server_that_is_away_is_named() {
     let api = Api::start(Vec::new());
-    // Free at this moment, and nobody listens there.
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let nobody = FreePort::nobody().unwrap();
     let file = api.kubeconfig.path().join("config");
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace(&api.address, &free.to_string())).unwrap();
+    std::fs::write(&file, text.replace(&api.address, &nobody.to_string())).unwrap();
     let ran = api.run(&[]);
     assert_eq!(ran.code, Some(6), "{ran:?}");
     assert!(
-        ran.err.contains(&free.to_string()) && ran.err.contains("refused"),
+        ran.err.contains(&nobody.to_string()) && ran.err.contains("refused"),
         "{ran:?}"
     );
 }

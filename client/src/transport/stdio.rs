@@ -60,8 +60,9 @@ const INHERITED: &[&str] = &[
     "UV_DEFAULT_INDEX",
 ];
 
-/// How long what a process wrote before its end may still take to be read.
-const LAST_LINES: Duration = Duration::from_millis(300);
+/// How long what a process wrote before its end may still take to be read, and the end to be told. All of it is used up
+/// only when somebody else holds its stdout, or it lives on without.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// What to start.
 pub(crate) struct Program<'a> {

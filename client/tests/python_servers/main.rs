@@ -198,19 +198,19 @@ async fn progress_and_concurrent_calls_and_cancelling_work_with_the_official_ser
             || what.starts_with("stdio")
             || what.starts_with("sessions");
         if finds && !what.starts_with("json") {
+            let (sender, mut reports) = mpsc::channel(8);
             let options = CallOptions {
-                timeout: Some(Duration::from_millis(300)),
+                progress: Some(sender),
                 ..CallOptions::default()
             };
-            let gave_up =
-                soon(client.call_tool_with("forever", &args(&json!({"name": what})), options))
-                    .await;
-            assert!(
-                matches!(gave_up, Err(ClientError::Timeout { .. })),
-                "{what}: {gave_up:?}"
-            );
-            let stopped =
-                soon(client.call_tool("was_stopped", &args(&json!({"name": what})))).await;
+            let name = args(&json!({"name": what}));
+            // The call is given up when it is known to run.
+            let begun = tokio::select! {
+                ended = client.call_tool_with("forever", &name, options) => panic!("{what}: {ended:?}"),
+                report = soon(reports.recv()) => report.unwrap(),
+            };
+            assert_eq!(begun.message.as_deref(), Some("begun"), "{what}");
+            let stopped = soon(client.call_tool("was_stopped", &name)).await;
             assert_eq!(stopped.unwrap(), "yes", "{what}");
         }
         soon(client.close()).await;

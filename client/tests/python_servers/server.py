@@ -38,8 +38,8 @@ stopped = {}
 @server.tool()
 async def forever(ctx: Context, name: str) -> str:
     """Ends only when it is cancelled."""
-    await ctx.report_progress(0, 1, "begun")
     try:
+        await ctx.report_progress(0, 1, "begun")
         await asyncio.Event().wait()
     finally:
         stopped.setdefault(name, asyncio.Event()).set()

@@ -144,10 +144,8 @@ async fn calls_of_one_connection_that_break_with_it_are_one_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_zone_that_has_no_worker_for_a_moment_is_waited_for() {
-    // Nobody listens there.
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = closed.local_addr().unwrap().to_string();
-    drop(closed);
+    let address = ramen_source::testing::FreePort::nobody().unwrap();
+    let address = address.to_string();
     let at = |zone: &str| WorkerAt {
         address: address.clone(),
         zone: Some(zone.to_owned()),

@@ -1,25 +1,20 @@
 //! Which worker gets a call, and what happens when one is not there.
 
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use http::StatusCode;
+use ramen_source::testing::FreePort;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::{KEY, Running, call, eventually, spec};
 use crate::worker::Worker;
 
-/// An address where nobody listens.
-async fn nobody() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
-
 #[tokio::test]
 async fn a_worker_that_cannot_be_reached_costs_no_call() {
     let worker = Worker::start().await;
-    let gateway = Running::start(&[nobody().await, worker.address, nobody().await]).await;
+    let [one, two] = [(), ()].map(|()| FreePort::nobody().unwrap());
+    let gateway = Running::start(&[one, worker.address, two]).await;
     for _ in 0..20 {
         assert_eq!(gateway.call("echo").await.status, StatusCode::OK);
     }
@@ -28,7 +23,7 @@ async fn a_worker_that_cannot_be_reached_costs_no_call() {
 
 #[tokio::test]
 async fn without_a_worker_it_is_503_and_says_when_to_come_again() {
-    let gateway = Running::start(&[nobody().await]).await;
+    let gateway = Running::start(&[FreePort::nobody().unwrap()]).await;
     let got = gateway.call("echo").await;
     assert_eq!(
         (got.status, got.header("retry-after")),

@@ -34,6 +34,15 @@ pub(crate) async fn talk(gateway: &Running, bytes: &str) -> String {
     rest(stream).await
 }
 
+/// Waits for something while time jumps to the next timer. It does so although bytes may be on their way through loopback:
+/// what comes of an early jump has to be what is waited for.
+pub(crate) async fn as_time_flies<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::pause();
+    let done = what.await;
+    tokio::time::resume();
+    done
+}
+
 /// All that comes until the connection ends.
 pub(crate) async fn rest(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();

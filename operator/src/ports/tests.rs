@@ -4,6 +4,7 @@ use http::Method;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 use ramen_crds::McpGroup;
+use ramen_source::testing::FreePort;
 use serde_json::json;
 
 use super::*;
@@ -29,12 +30,6 @@ fn group(name: &str) -> McpGroup {
     serde_json::from_value(group).unwrap()
 }
 
-/// Free ports; they are bound again a moment later.
-async fn free() -> std::net::SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
-
 #[tokio::test]
 async fn a_hook_to_a_replica_without_the_lease_is_passed_on_and_to_the_other_taken() {
     let (client, mut server) = api();
@@ -45,7 +40,8 @@ async fn a_hook_to_a_replica_without_the_lease_is_passed_on_and_to_the_other_tak
     }
     std::fs::create_dir(folder.path().join("hooks")).unwrap();
     std::fs::write(folder.path().join("hooks/ci.generic"), "the-secret").unwrap();
-    let (hooks, artifacts) = (free().await, free().await);
+    let free = [FreePort::new().unwrap(), FreePort::new().unwrap()];
+    let [hooks, artifacts] = free.each_ref().map(|port| port.address().unwrap());
     let args = [
         "ramen-operator".to_owned(),
         format!("--hooks-listen={hooks}"),

@@ -98,11 +98,10 @@ async fn worker(name: &str, reloads: Vec<Result<u32, Status>>) -> (Target, Arc<S
 }
 
 /// A pod at whose address nobody listens.
-async fn nobody(name: &str) -> Target {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+fn nobody(name: &str) -> Target {
     Target {
         name: name.to_owned(),
-        address: listener.local_addr().unwrap(),
+        address: ramen_source::testing::FreePort::nobody().unwrap(),
         ready: true,
     }
 }
@@ -172,7 +171,7 @@ async fn a_missing_layer_is_named_and_may_pass() {
 
 #[tokio::test]
 async fn a_pod_that_nobody_reaches_reads_the_config_map_and_the_next_is_the_canary() {
-    let gone = nobody("a").await;
+    let gone = nobody("a");
     let (canary, script) = worker("b", vec![Ok(1)]).await;
     *script.tools.lock().unwrap() = Some(vec!["add"]);
     let (other, third) = worker("c", vec![Ok(1)]).await;
@@ -347,7 +346,7 @@ async fn a_pod_that_could_not_load_is_asked_to_once_more_and_says_why() {
 
 #[tokio::test]
 async fn a_pod_that_nobody_reaches_says_nothing_of_the_revision() {
-    let mut pod = nobody("a").await;
+    let mut pod = nobody("a");
     pod.ready = false;
     let said = inspect::inspect(vec![pod], &inspection()).await;
     assert!(!said[0].blames && said[0].message.contains("does not answer the operator"));

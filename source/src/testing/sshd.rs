@@ -3,12 +3,12 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
-use super::run;
+use super::{FreePort, run};
 
 /// A running `sshd` that takes one key. Ends when dropped.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub struct Sshd {
     dir: PathBuf,
     address: SocketAddr,
     user: String,
+    _port: FreePort,
 }
 
 impl Sshd {
@@ -68,7 +69,8 @@ impl Sshd {
             run(Command::new("ssh-keygen").current_dir(dir).args(args))?;
         }
         let user = run(Command::new("id").arg("-un"))?.trim().to_owned();
-        let address = TcpListener::bind((listen, 0))?.local_addr()?;
+        let port = FreePort::at(listen)?;
+        let address = port.address()?;
         let at = |name: &str| dir.join(name).display().to_string();
         let config = format!(
             "ListenAddress {address}\nHostKey {}\nHostKey {}\nAuthorizedKeysFile {}\n\
@@ -101,6 +103,7 @@ impl Sshd {
             dir: dir.to_owned(),
             address,
             user,
+            _port: port,
         })
     }
 

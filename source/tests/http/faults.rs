@@ -346,7 +346,9 @@ async fn a_dropped_fetch_ends_and_gives_its_place_back() {
     let git = Git::new(&setup.dir.path().join("single"), 1).unwrap();
     let hanging = setup.faulty(Fault::Hang);
     let waiting = {
-        let (git, remote) = (git.clone(), remote(&hanging.url("x.git")));
+        let (git, mut remote) = (git.clone(), remote(&hanging.url("x.git")));
+        remote.limits.timeout = Duration::from_mins(2);
+        remote.limits.idle = Duration::from_mins(2);
         tokio::spawn(async move { git.resolve(&remote, &Wanted::Head).await })
     };
     // Once the request is there, the only place is taken.
@@ -360,7 +362,7 @@ async fn a_dropped_fetch_ends_and_gives_its_place_back() {
     waiting.abort();
     let server = SmartHttp::serve(&setup.root()).unwrap();
     let good = remote(&server.url("x.git"));
-    // Far below the ten seconds that the hanging one would have had.
-    let next = tokio::time::timeout(Duration::from_secs(5), git.resolve(&good, &Wanted::Head));
+    // Far below the two minutes that the hanging one would have had.
+    let next = tokio::time::timeout(Duration::from_secs(20), git.resolve(&good, &Wanted::Head));
     next.await.unwrap().unwrap();
 }

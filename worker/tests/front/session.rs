@@ -53,34 +53,29 @@ async fn a_cancelled_call_gets_no_response_and_reaches_the_host() {
     let mut session = running.client().await.session().await;
     session.send(&call(1, "until_cancelled", json!({}))).await;
     let mut id = 1;
-    seen(
-        &mut session,
-        &mut id,
-        &json!({"cancels": 0, "interrupts": 0, "waiting": 1}),
-    )
-    .await;
+    seen(&mut session, &mut id, &json!({"cancels": 0, "waiting": 1})).await;
     for request in [json!("1"), json!(99), json!(1)] {
         let params = json!({"requestId": request, "reason": "no more"});
         let cancel =
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
         session.send(&cancel).await;
     }
-    seen(
-        &mut session,
-        &mut id,
-        &json!({"cancels": 1, "interrupts": 0, "waiting": 0}),
-    )
-    .await;
+    seen(&mut session, &mut id, &json!({"cancels": 1, "waiting": 0})).await;
 }
 
-/// Asks the host until it saw `wanted`. Any message but the answer to that is a failure.
+/// Asks the host until it saw `wanted`. Any message but the answer to that is a failure. Interrupts
+/// do not count: whether one followed is a matter of how soon the answer to a cancel was read.
 async fn seen(session: &mut Session, id: &mut i32, wanted: &serde_json::Value) {
     for _ in 0..10_000 {
         *id += 1;
         session.send(&call(*id, "seen", json!({}))).await;
         let answer = session.next().await;
         assert_eq!(answer["id"], *id, "{answer}");
-        if text_of(&answer).parse::<serde_json::Value>().unwrap() == *wanted {
+        let seen: serde_json::Value = text_of(&answer).parse().unwrap();
+        if ["cancels", "waiting"]
+            .iter()
+            .all(|name| seen[*name] == wanted[*name])
+        {
             return;
         }
     }

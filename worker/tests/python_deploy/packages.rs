@@ -134,7 +134,7 @@ fn pkg05_imports_that_exit_sleep_spin_or_crash_are_entries_in_bounded_time() {
         ),
         &json!({}),
     );
-    let ran = kit.deploy_with(&["--import-timeout", "2", "--timeout", "60"]);
+    let ran = kit.deploy_with(&["--import-timeout", "5", "--timeout", "60"]);
     assert_eq!(
         (ran.code, ran.report.outcome),
         (3, Outcome::Partial),
@@ -164,7 +164,7 @@ fn pkg05_a_deadline_that_passes_during_imports_fails_the_revision_and_names_the_
     let kit = Kit::with_tool();
     let code = format!("import time\ntime.sleep(3600)\n{}", returns("sleeps", ""));
     kit.tool("sleeps", &code, &json!({}));
-    let ran = kit.deploy_with(&["--timeout", "2"]);
+    let ran = kit.deploy_with(&["--timeout", "10"]);
     assert_eq!(
         (ran.code, ran.report.outcome),
         (4, Outcome::Failed),

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
 
-/// How long the last lines may take to be read after the end.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long the last lines may take to be read after the end. All of it is used up only when somebody else holds stderr.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Characters of the last lines that go into a message.
 const SHOWN: usize = 500;
 

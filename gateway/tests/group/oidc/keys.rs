@@ -20,7 +20,7 @@ async fn pass(time: Duration) {
 }
 
 async fn fetched(issuer: &Issuer, times: usize) {
-    eventually("keys are fetched", || issuer.fetched() == times).await;
+    eventually("keys are fetched", || issuer.fetched() >= times).await;
 }
 
 #[tokio::test]
@@ -33,6 +33,7 @@ async fn a_new_key_of_the_issuer_is_fetched_once_and_foreign_names_do_not_flood_
     let second = Signer::new("second");
     issuer.show(vec![issuer.signer.jwk(), second.jwk()]);
     let token = second.sign(&json!({"alg": "ES256", "kid": "second"}), &issuer.claims());
+    let begun = std::time::Instant::now();
     assert_eq!(called_with(&gateway, &token).await.status, StatusCode::OK);
     assert_eq!(issuer.fetched(), 2);
     for n in 0..20 {
@@ -43,7 +44,9 @@ async fn a_new_key_of_the_issuer_is_fetched_once_and_foreign_names_do_not_flood_
             StatusCode::UNAUTHORIZED
         );
     }
-    assert_eq!(issuer.fetched(), 2);
+    // One more in ten seconds, should it have taken so long.
+    let more = usize::try_from(begun.elapsed().as_secs() / 10).unwrap();
+    assert!(issuer.fetched() <= 2 + more, "{}", issuer.fetched());
 }
 
 #[tokio::test]

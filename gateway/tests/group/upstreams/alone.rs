@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ::http::StatusCode;
 use ramen_group::AccessRules;
 use ramen_group::access::RuleText;
+use ramen_source::testing::FreePort;
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use super::*;
 
@@ -14,12 +14,6 @@ const MARK: &str = "dev.ramen/upstream";
 
 fn down() -> Value {
     json!({"server": "default/demo", "state": "down"})
-}
-
-/// A port where nobody listens.
-async fn nobody() -> std::net::SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
 }
 
 #[tokio::test]
@@ -70,7 +64,7 @@ async fn workers_that_are_down_cost_the_groups_own_tools_and_their_last_list_sta
 #[tokio::test]
 async fn a_client_of_either_era_can_begin_while_the_workers_are_down() {
     let web = server("web").await;
-    let mut spec = spec("demo", KEY, &[nobody().await]);
+    let mut spec = spec("demo", KEY, &[FreePort::nobody().unwrap()]);
     spec.upstreams = vec![upstream("web", &web.url())];
     let gateway = Running::of(&spec, callers::Limits::default(), nearby()).await;
     until(&gateway, "web", "up").await;
@@ -108,7 +102,7 @@ async fn a_client_of_either_era_can_begin_while_the_workers_are_down() {
 
 #[tokio::test]
 async fn a_group_without_upstreams_says_that_its_workers_are_down() {
-    let gateway = Running::start(&[nobody().await]).await;
+    let gateway = Running::start(&[FreePort::nobody().unwrap()]).await;
     for method in ["initialize", "ping", "tools/list"] {
         let got = gateway
             .send(gateway.post(&request(method, &json!({}))))

@@ -91,10 +91,12 @@ async fn a_broken_answer_fails_that_call_and_everything_else_goes_on() {
         .await;
         let mut spec = upstream("bad", &bad.url());
         if *reason == "timeout" {
-            spec.server.as_mut().unwrap().timeout = Some(Duration::from_millis(200));
+            spec.server.as_mut().unwrap().timeout = Some(Duration::from_secs(2));
         }
         let upstreams = vec![spec, upstream("good", &good.url())];
         let gateway = gateway(&worker, upstreams, nearby()).await;
+        until(&gateway, "bad", "up").await;
+        until(&gateway, "good", "up").await;
         let got = soon(call(&gateway, "bad_act", json!({}))).await;
         assert_eq!(got.status, 200, "{what}");
         let error = &got.json()["error"];
@@ -219,6 +221,7 @@ async fn a_list_of_100_mib_is_given_up_early_and_told() {
     let sent = bad.sent.load(Ordering::SeqCst);
     // Two eras were tried; each read 4 MiB, and the rest is in the buffers of the system.
     assert!(sent < 40 << 20, "{sent} bytes were taken");
+    until(&gateway, "good", "up").await;
     assert_eq!(
         names(&tools(&gateway).await)[3..],
         ["good_act", "good_other_one"]
@@ -319,7 +322,10 @@ async fn endless_answers_at_once_take_their_bound_each_and_the_good_one_beside_g
         })
     })
     .await;
-    let upstreams = vec![upstream("bad", &bad.url), upstream("good", &good.url())];
+    let mut spec = upstream("bad", &bad.url);
+    // All that is read, not the time, is to end them.
+    spec.server.as_mut().unwrap().timeout = Some(Duration::from_mins(1));
+    let upstreams = vec![spec, upstream("good", &good.url())];
     let gateway = gateway(&worker, upstreams, nearby()).await;
     until(&gateway, "bad", "up").await;
     until(&gateway, "good", "up").await;
@@ -360,7 +366,7 @@ async fn notifications_for_ever_in_the_place_of_an_answer_end_with_the_time_of_t
     })
     .await;
     let mut spec = upstream("bad", &bad.url);
-    spec.server.as_mut().unwrap().timeout = Some(Duration::from_secs(1));
+    spec.server.as_mut().unwrap().timeout = Some(Duration::from_secs(3));
     let upstreams = vec![spec, upstream("good", &good.url())];
     let gateway = gateway(&worker, upstreams, nearby()).await;
     until(&gateway, "bad", "up").await;
@@ -418,6 +424,7 @@ async fn odd_names_and_names_that_clash_are_all_callable_and_in_bounds() {
     })
     .await;
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    until(&gateway, "web", "up").await;
     let listed = tools(&gateway).await;
     let names = names(&listed);
     let theirs: Vec<_> = names

@@ -131,6 +131,7 @@ async fn what_an_upstream_asks_of_a_person_or_a_model_is_the_error_of_a_method_t
     })
     .await;
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    until(&gateway, "web", "up").await;
     assert_eq!(call(&gateway, "web_act", json!({})).await.text(), "done");
     let answers = || {
         let answers = web.all().into_iter();
@@ -171,6 +172,7 @@ async fn questions_of_a_modern_upstream_fail_the_call_and_say_why() {
     })
     .await;
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    until(&gateway, "web", "up").await;
     let got = call(&gateway, "web_act", json!({})).await.json();
     assert_eq!(got["error"]["code"], -32603);
     assert_eq!(

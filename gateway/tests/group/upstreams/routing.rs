@@ -10,6 +10,8 @@ async fn tools_of_upstreams_come_after_the_groups_own_and_calls_find_their_serve
     let (web, two) = (server("web").await, server("two").await);
     let upstreams = vec![upstream("web", &web.url()), upstream("two", &two.url())];
     let gateway = gateway(&worker, upstreams, nearby()).await;
+    until(&gateway, "web", "up").await;
+    until(&gateway, "two", "up").await;
     let listed = tools(&gateway).await;
     // `web_own` is the group's own, and hidden: its name is the upstream's.
     assert_eq!(
@@ -63,6 +65,7 @@ async fn tools_of_upstreams_come_after_the_groups_own_and_calls_find_their_serve
 async fn both_eras_are_answered_in_their_own_form() {
     let (worker, web) = (Worker::start().await, server("web").await);
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    until(&gateway, "web", "up").await;
     let called = gateway
         .send(gateway.modern("tools/call", json!({"name": "web_act", "arguments": {}})))
         .await
@@ -214,6 +217,7 @@ async fn only_allowed_tools_are_offered() {
     ] {
         let spec = with_headers("web", &web.url(), &[], allowed);
         let gateway = gateway(&worker, vec![spec], nearby()).await;
+        until(&gateway, "web", "up").await;
         assert_eq!(names(&tools(&gateway).await)[2..], *offered);
         let refused = if allowed == ["act"] {
             "web_other_one"

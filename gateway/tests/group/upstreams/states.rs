@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ramen_source::testing::FreePort;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -10,28 +11,27 @@ use super::*;
 
 /// A port in front of a server that can be closed and opened again.
 struct Port {
-    address: std::net::SocketAddr,
+    free: FreePort,
     open: Option<tokio::task::JoinHandle<()>>,
     to: String,
 }
 
 impl Port {
     async fn before(http: &Http) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to = http.url()["http://".len()..]
             .trim_end_matches("/mcp")
             .to_owned();
         let mut port = Self {
-            address: listener.local_addr().unwrap(),
+            free: FreePort::new().unwrap(),
             open: None,
             to,
         };
-        port.serve(listener);
+        port.open().await;
         port
     }
 
     fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        format!("http://{}/mcp", self.free.address().unwrap())
     }
 
     fn serve(&mut self, listener: TcpListener) {
@@ -57,7 +57,8 @@ impl Port {
     }
 
     async fn open(&mut self) {
-        let listener = TcpListener::bind(self.address).await.unwrap();
+        let address = self.free.address().unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         self.serve(listener);
     }
 }
@@ -160,6 +161,7 @@ async fn a_server_that_is_replaced_unheard_shows_its_new_tools() {
     })
     .await;
     let gateway = gateway(&worker, vec![upstream("web", &web.url())], nearby()).await;
+    until(&gateway, "web", "up").await;
     assert_eq!(names(&tools(&gateway).await)[2..], ["web_v1"]);
     let (mut listening, _) = gateway.listen().await;
     deployed.store(2, Ordering::SeqCst);
@@ -220,6 +222,7 @@ async fn a_program_is_an_upstream_where_the_gateway_allows_it_and_refused_elsewh
         UpstreamSpec::new("files", Ok(transport), Duration::from_secs(10), &[])
     };
     let allowed = gateway(&worker, vec![program()], nearby()).await;
+    until(&allowed, "files", "up").await;
     assert_eq!(names(&tools(&allowed).await)[3..], ["files_token"]);
     assert_eq!(
         call(&allowed, "files_token", json!({})).await.text(),
@@ -271,6 +274,7 @@ async fn a_value_that_is_missing_costs_its_upstream_and_keeps_its_list() {
     let mut spec = spec("demo", KEY, &[worker.address]);
     spec.upstreams = vec![upstream("web", &web.url())];
     let gateway = gateway(&worker, spec.upstreams.clone(), nearby()).await;
+    until(&gateway, "web", "up").await;
     let before = tools(&gateway).await;
     let missing = || Err("X: the key k of the Secret s is not there".to_owned());
     spec.upstreams[0].server = missing();

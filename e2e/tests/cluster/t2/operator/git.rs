@@ -89,7 +89,7 @@ async fn a_host_that_misbehaves_is_given_up_on_and_stops_nobody_else() {
         let mut host = Host::new()?;
         let mut served = host.push("one")?;
         let mut spec = Group::spec(&host.url()?, 1);
-        spec["source"]["timeout"] = json!("2s");
+        spec["source"]["timeout"] = json!("5s");
         let group = Group::apply(&rig.namespace, "bad", spec).await?;
         rig.serves(&group, &served).await?;
         for (fault, reason) in [

@@ -201,6 +201,14 @@ async fn no_children(group: &Group) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Waits for a deploy job: the status says that there is one before it is written.
+async fn job_is_made(group: &Group) -> anyhow::Result<()> {
+    let of = watcher::Config::default().labels(&format!("ramen.dev/group={}", group.name));
+    let made = watcher(group.namespace.api::<Job>(), of).applied_objects();
+    std::pin::pin!(made).try_next().await?;
+    Ok(())
+}
+
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn ops11_a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can_be_used_again() {
@@ -210,6 +218,7 @@ async fn ops11_a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can
         group
             .until(|group| is(group, "Reconciling", "True", "Deploying"))
             .await?;
+        job_is_made(&group).await?;
         rig.namespace
             .api::<McpGroup>()
             .delete("soup", &DeleteParams::default())
@@ -221,10 +230,7 @@ async fn ops11_a_group_deleted_during_its_deploy_leaves_nothing_and_its_name_can
         group
             .until(|group| is(group, "Reconciling", "True", "Deploying"))
             .await?;
-        // The status says it before the job is written.
-        let of = watcher::Config::default().labels("ramen.dev/group=soup");
-        let made = watcher(group.namespace.api::<Job>(), of).applied_objects();
-        std::pin::pin!(made).try_next().await?;
+        job_is_made(&group).await?;
         assert_eq!(jobs(&group).await?.len(), 1);
         Ok(())
     }))

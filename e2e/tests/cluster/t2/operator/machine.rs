@@ -173,7 +173,7 @@ impl Machine {
 
 /// What differs. Looked at again a few times: what is removed may still be on its way out.
 async fn settled(one: &Group, two: &Group) -> anyhow::Result<String> {
-    let end = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+    let end = tokio::time::Instant::now() + std::time::Duration::from_mins(1);
     loop {
         let (left, right): (Snapshot, Snapshot) = (children(one).await?, children(two).await?);
         let found = difference(&left, &right);

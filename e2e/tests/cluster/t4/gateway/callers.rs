@@ -1,8 +1,13 @@
 //! Who may call, at every replica and without a restart: groups, keys, access rules and issuers that come and go.
 
+use std::collections::BTreeSet;
+
 use anyhow::{bail, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
 use ramen_crds::McpGroup;
 use ramen_e2e::{
     GitHost, Group, HttpCaller, HttpRefusal, Namespace, Release, Tier, alert_finds, comes_true,
@@ -16,6 +21,13 @@ use crate::t4::{
     docs::{Shell, fenced},
     greeting,
 };
+
+/// Which pods the gateways are, whether ready at this moment or not.
+async fn gateways_uids(namespace: &Namespace) -> anyhow::Result<BTreeSet<Option<String>>> {
+    let ours = ListParams::default().labels("app.kubernetes.io/component=gateway");
+    let pods = namespace.api::<Pod>().list(&ours).await?;
+    Ok(pods.iter().map(Pod::uid).collect())
+}
 
 /// The names of the tools that a caller is shown.
 async fn listed(caller: &HttpCaller) -> Result<Vec<String>, HttpRefusal> {
@@ -114,6 +126,7 @@ async fn groups_keys_rules_and_issuers_come_and_go_at_every_replica_without_a_re
         files.extend(tool("part", &json!({}), "def part():\n    return 'bye'\n"));
         let commit = git.push(&files)?;
         let urls = both(&namespace).await?;
+        let before = gateways_uids(&namespace).await?;
         let group = Group::apply(&namespace, "library", Group::spec(&git.url(), 1)).await?;
         group.serves(&commit).await?;
         let caller = HttpCaller::new("", &namespace.name, "library", &group.key().await?);
@@ -183,12 +196,8 @@ async fn groups_keys_rules_and_issuers_come_and_go_at_every_replica_without_a_re
             .await?;
         everywhere(&caller, refused(401)).await?;
         issuers_come_and_go(&namespace).await?;
-        let now: Vec<_> = gateways(&namespace)
-            .await?
-            .into_iter()
-            .map(|(_, url)| url)
-            .collect();
-        assert_eq!(now, urls, "they are the pods of before");
+        let now = gateways_uids(&namespace).await?;
+        assert_eq!(now, before, "they are the pods of before");
         let ours = ListParams::default().labels("app.kubernetes.io/component=gateway");
         for pod in namespace.api::<Pod>().list(&ours).await? {
             let statuses = pod.status.and_then(|status| status.container_statuses);

@@ -13,7 +13,7 @@ use tokio::{
     process::{Child, ChildStdout},
 };
 
-use super::{both, two};
+use super::{both, gateways, two};
 use crate::t4::{
     docs::{Shell, blocks, fenced},
     greeting,
@@ -142,6 +142,22 @@ async fn edge(namespace: &Namespace, shell: &Shell, port: u16) -> anyhow::Result
     Ok(())
 }
 
+/// Waits until each of the gateways lists the group's tools: the next request may come to any of them.
+async fn each_lists(namespace: &Namespace, shell: &Shell, ask: &str) -> anyhow::Result<()> {
+    for (pod, _) in gateways(namespace).await? {
+        let forward = format!("kubectl -n {} port-forward {pod} :8080", namespace.name);
+        let mut forwarding = shell.forward(&forward).await?;
+        let ask = ask.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", forwarding.port));
+        comes_true(&format!("{pod} knows the group"), async || {
+            let listed = shell.run(&ask).await;
+            Ok(listed.is_ok_and(|listed| listed.contains("\"greet\"")))
+        })
+        .await?;
+        forwarding.child.kill().await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn a_group_is_called_as_the_page_says() {
@@ -182,6 +198,7 @@ async fn a_group_is_called_as_the_page_says() {
         let (key, rest) = call[0].split_once('\n').context("a key")?;
         let (forward, ask) = rest.split_once('\n').context("a way")?;
         shell.run(key).await?;
+        each_lists(&namespace, &shell, ask).await?;
         let mut forwarding = shell.forward(forward).await?;
         // Other tests forward, too: the port is what was free.
         let ask = ask.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", forwarding.port));
