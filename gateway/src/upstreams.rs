@@ -115,8 +115,9 @@ impl Upstreams {
         let hub = Hub::shared(Manager::empty(policy.options()));
         let mut updates = hub.manager().updates();
         let news = self.news.clone();
+        // Before anything is told: what changes until the task first runs is news.
+        let mut seen = *updates.borrow_and_update();
         tokio::spawn(async move {
-            let mut seen = *updates.borrow_and_update();
             // Ends with the manager.
             while updates.changed().await.is_ok() {
                 let now = *updates.borrow_and_update();

@@ -210,6 +210,13 @@ async fn a_token_that_is_not_enough_is_told_where_to_get_another_and_a_key_is_no
             )
         );
     }
+    let other = RuleText {
+        keys: vec!["other".into()],
+        tools: vec!["*".into()],
+        ..RuleText::default()
+    };
+    let other = Arc::new(AccessRules::new(vec![other]).unwrap());
+    allow(&gateway, &worker, Some(other));
     let key = gateway.call("echo").await;
     assert_eq!(
         (key.status, key.header("www-authenticate")),

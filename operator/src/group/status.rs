@@ -15,7 +15,6 @@ use serde_json::json;
 pub(crate) use self::view::View;
 pub(crate) use self::zones::{ZoneView, overdue};
 use super::build::{Children, Written};
-use super::rollout::Rollout;
 use super::validate::{Invalid, Validated};
 use super::{Context, GroupKey, Outcome, State};
 use crate::error::Error;

@@ -410,7 +410,7 @@ async fn a_pod_says_whether_it_serves_what_is_wanted() {
         desired: desired("new"),
         admin_key: Secret::from("rma_key".to_owned()),
     };
-    let said = survey::survey(vec![nobody("gone").await], &request).await;
+    let said = survey::survey(vec![nobody("gone")], &request).await;
     let words = "it does not answer the operator";
     assert_eq!(said[0].behind.as_deref(), Some(words));
 }

@@ -42,7 +42,7 @@ fn groups_and_their_secrets_come_from_one_file() {
     let text = group(
         "a",
         "https://example.com/a.git",
-        "  secrets: [{name: s}]\n  keys: {secretRef: {name: k}}\n  worker: {hosts: 3, env: [{name: PIP_INDEX_URL, value: x}, {name: API_BASE, value: y}]}\n",
+        "  secrets: [{name: s}]\n  keys: {secretRef: {name: k}}\n  worker: {hosts: 3, env: [{name: PIP_INDEX_URL, value: x}, {name: API_BASE, value: z}]}\n",
     ) + &group("b", "file:///srv/b.git", "")
         + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {TOKEN: czNjcjN0}\nstringData: {other-one: plain}\n"
         + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: k}\nstringData: {first: rmk_1}\n---\n"
@@ -74,7 +74,7 @@ fn groups_and_their_secrets_come_from_one_file() {
     );
     let set = [
         ("PIP_INDEX_URL", "x"),
-        ("API_BASE", "y"),
+        ("API_BASE", "z"),
         ("RAMEN_HOST_ENV", "API_BASE"),
     ]
     .map(|(name, value)| (name.to_owned(), OsString::from(value)));

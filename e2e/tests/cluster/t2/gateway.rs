@@ -91,6 +91,15 @@ fn near(rig: &Rig, zones: &Value) -> Value {
     spec
 }
 
+/// The pods of a zone are told apart from those of the other: of one the gateway may have heard later.
+async fn answers_in(caller: &HttpCaller, zone: &str) -> anyhow::Result<()> {
+    let there = caller.clone().header("ramen-zone", zone);
+    comes_true(&format!("{zone} answers"), async || {
+        Ok(says(&there, "one").await)
+    })
+    .await
+}
+
 #[tokio::test]
 #[ignore = "needs a cluster: make e2e"]
 async fn groups_keys_and_ranges_come_and_go_without_a_restart() {
@@ -126,13 +135,8 @@ async fn groups_keys_and_ranges_come_and_go_without_a_restart() {
             let by_header = by_header.clone().header("ramen-group", &name);
             assert!(says(&by_header, "one").await, "{name}");
         }
-        // The pods of a zone are told apart from those of the other: of one the gateway may have heard later.
         for zone in ["east", "west"] {
-            let there = caller.clone().header("ramen-zone", zone);
-            comes_true(&format!("{zone} answers"), async || {
-                Ok(says(&there, "one").await)
-            })
-            .await?;
+            answers_in(&caller, zone).await?;
         }
         let nowhere = caller.clone().header("ramen-zone", "north");
         let refused = nowhere.tool("say", json!({})).await.unwrap_err();
