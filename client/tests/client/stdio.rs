@@ -255,11 +255,13 @@ async fn a_dropped_client_takes_its_program_along() {
 async fn what_a_program_left_behind_does_not_keep_its_pipes_open() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("noticed");
-    let daemon = r#"trap "" PIPE; while echo x; do sleep 0.05; done >&2; echo > "$NOTICED""#;
+    // In a group of its own from when it begins on: before, it would go down with the program.
+    let daemon = r#"trap "" PIPE; echo > "$BEGUN"; while echo x; do sleep 0.05; done >&2; echo > "$NOTICED""#;
     let config = server(&format!(
-        "setsid sh -c \"$DAEMON\" > /dev/null & TEXT=ok; {ANSWER}"
+        "setsid sh -c \"$DAEMON\" > /dev/null & until [ -e \"$BEGUN\" ]; do sleep 0.02; done; TEXT=ok; {ANSWER}"
     ))
     .with("DAEMON", daemon)
+    .with("BEGUN", dir.path().join("begun").display().to_string())
     .with("NOTICED", file.display().to_string());
     let client = connect(&config).await.unwrap();
     assert_eq!(call(&client).await.unwrap(), "ok");

@@ -71,7 +71,8 @@ async fn net07_a_thousand_of_them_leave_nothing_behind() {
         }
     }
     eventually("all connections are closed", async || {
-        (descriptors() == open).then_some(())
+        // What the looks before left to be closed may have been counted.
+        (descriptors() <= open).then_some(())
     })
     .await;
     assert_eq!(children(), processes);
