@@ -184,11 +184,16 @@ fn memory(object: &mut Value) -> anyhow::Result<()> {
     };
     let saved: Value = serde_json::from_str(text)?;
     let memory = &saved["memory"];
+    let mut settings = memory["settings"].clone();
+    // Made with a random key.
+    if settings["secrets"].is_string() {
+        settings["secrets"] = Value::from(true);
+    }
     object["data"]["memory.json"] = serde_json::json!({
         "serving": memory["serving"],
         "observed": memory["observed"],
         "attempting": memory["attempting"],
-        "settings": memory["settings"],
+        "settings": settings,
     });
     Ok(())
 }
