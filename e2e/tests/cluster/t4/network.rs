@@ -297,10 +297,10 @@ const LINGERS: &str = "
 import socket, time
 
 def linger(host, port):
-    reached = 0
-    for _ in range(80):
+    reached, end = 0, time.monotonic() + 12
+    while time.monotonic() < end:
         try:
-            socket.create_connection((host, port), timeout=3).close()
+            socket.create_connection((host, port), timeout=1).close()
             reached += 1
         except OSError:
             pass

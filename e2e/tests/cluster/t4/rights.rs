@@ -84,6 +84,10 @@ async fn sec_every_right_is_used_and_none_is_missing() {
                 gone,
             )
             .await?;
+        // Its policy, when its pods are gone.
+        namespace
+            .until::<k8s_openapi::api::networking::v1::NetworkPolicy>("library-scaled", gone)
+            .await?;
         group.serves(&second).await?;
         namespace
             .api::<McpGroup>()
