@@ -124,6 +124,26 @@ fn sec_the_labels_of_ramen_open_nothing_in_another_namespace() {
     assert!(!policies.contains("\"operator\""), "{policies}");
 }
 
+/// What nearly every cluster has must be open before anybody names it.
+#[test]
+fn names_are_looked_up_at_the_usual_pods_and_at_caches_on_the_node() {
+    for port in [53, 5353] {
+        let peers = peers_of(&super::super::validate::tests::operator(), "egress", port);
+        let label = json!({
+            "key": "k8s-app", "operator": "In", "values": ["kube-dns", "node-local-dns"],
+        });
+        let usual = json!([
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "podSelector": {"matchExpressions": [label]},
+            },
+            {"ipBlock": {"cidr": "169.254.20.10/32"}},
+            {"ipBlock": {"cidr": "169.254.10.10/31"}},
+        ]);
+        assert_eq!(json!(peers), usual, "{port}");
+    }
+}
+
 #[test]
 fn peers_that_the_operator_is_told_take_the_place_of_the_usual_ones() {
     let peers = |text: &str| text.parse::<crate::args::Peers>().unwrap().0;
