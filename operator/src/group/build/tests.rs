@@ -235,6 +235,25 @@ fn no_value_of_a_secret_is_in_any_child_but_the_secrets_of_its_owner() {
 }
 
 #[test]
+fn variables_of_the_loader_are_left_out_of_pods_and_told() {
+    let env = json!([{"name": "LD_PRELOAD", "value": "x.so"}, {"name": "TZ", "value": "UTC"}]);
+    let group = validated(json!({"worker": {"env": env}}), referenced());
+    let [fault] = &group.faults[..] else {
+        panic!("{:?}", group.faults)
+    };
+    assert_eq!(fault.reason, ramen_group::Reason::VariableRefused);
+    assert!(fault.message.contains("LD_PRELOAD"), "{}", fault.message);
+    let deployments = serde_json::to_string(&children(&group).deployments).unwrap();
+    let job = serde_json::to_string(&job(&group)).unwrap();
+    for text in [deployments, job] {
+        assert!(
+            text.contains("\"TZ\"") && !text.contains("LD_PRELOAD"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn an_autoscaled_zone_leaves_replicas_alone_and_single_pods_have_no_budget() {
     let children = children(&full());
     let replicas: Vec<_> = children
