@@ -85,6 +85,13 @@ def test_a_long_release_name_is_cut_and_still_makes_valid_names():
         ({"image": {"digest": "sha256:short"}}, "digest"),
         ({"worker": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
         ({"networkPolicy": {"egress": {"cidrs": ["everything"]}}}, "cidrs"),
+        ({"networkPolicy": {"dnsTo": [{}]}}, "dnsTo"),
+        ({"networkPolicy": {"dnsTo": [{"podSelecter": {}}]}}, "dnsTo"),
+        ({"networkPolicy": {"metricsFrom": [{"podSelector": {"matchLabel": {"app": "x"}}}]}}, "metricsFrom"),
+        ({"networkPolicy": {"metricsFrom": [{"ipBlock": {"cidr": "192.0.2.7"}}]}}, "metricsFrom"),
+        ({"networkPolicy": {"metricsFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}, "podSelector": {}}]}}, "metricsFrom"),
+        ({"networkPolicy": {"webhooksFrom": [{"podSelector": None}]}}, "webhooksFrom"),
+        ({"gateway": {"from": [{"namespace": "team-a"}]}}, "from"),
         ({"resources": {"limits": None}}, "limits"),
         ({"persistence": {"size": "big"}}, "size"),
         ({"webhooks": {"enabled": True}}, "webhooks.secretName"),
@@ -151,6 +158,13 @@ def test_peers_of_policies_are_handed_on_as_they_are():
     policies = VALUES["full"]["networkPolicy"]
     assert json.loads(env["RAMEN_OPERATOR_DNS_TO"]) == policies["dnsTo"]
     assert json.loads(env["RAMEN_OPERATOR_METRICS_FROM"]) == policies["metricsFrom"]
+
+
+def test_a_field_of_a_peer_may_be_null():
+    pods = {"podSelector": None, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "dns"}}, "ipBlock": None}
+    block = {"ipBlock": {"cidr": "192.0.2.0/24", "except": None}, "podSelector": None}
+    done = template(CHART, {"networkPolicy": {"dnsTo": [pods, block], "metricsFrom": [block]}})
+    assert done.returncode == 0, done.stderr
 
 
 @CASES
