@@ -232,6 +232,18 @@ def test_only_pods_of_ours_reach_the_artifacts():
     rules = {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]}
     for peer in rules["artifacts"]:
         assert peer["podSelector"]["matchLabels"]
+
+
+@pytest.mark.parametrize(("case", "namespaces"), [("default", ["ramen-system"]), ("namespaced", ["team-a", "team-b"]), ("cluster", None)])
+def test_sec_only_namespaces_that_are_looked_after_reach_the_artifacts(case, namespaces):
+    (policy,) = of(rendered(case), "NetworkPolicy", "ramen-operator")
+    rules = {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]}
+    (peer,) = [peer for peer in rules["artifacts"] if "app.kubernetes.io/managed-by" in peer["podSelector"]["matchLabels"]]
+    known = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}]}
+    assert peer["namespaceSelector"] == (known if namespaces else {})
+
+
+def test_without_policies_there_are_none():
     assert of(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
 
 
