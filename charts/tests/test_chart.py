@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import openapi
 import pytest
@@ -245,6 +246,35 @@ def test_sec_only_namespaces_that_are_looked_after_reach_the_artifacts(case, nam
 
 def test_without_policies_there_are_none():
     assert of(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
+
+
+def notes(folder, values: dict) -> str:
+    """`helm template` leaves them out, so they are rendered as a value of an object."""
+    chart = shutil.copytree(CHART, folder / "ramen")
+    (chart / "templates" / "NOTES.txt").rename(chart / "files" / "NOTES.txt")
+    text = '{{ tpl (.Files.Get "files/NOTES.txt") . | toJson }}'
+    (chart / "templates" / "notes.yaml").write_text(f"kind: Notes\nmetadata: {{name: notes}}\ntext: {text}\n")
+    done = template(chart, values)
+    assert done.returncode == 0, done.stderr
+    (found,) = of([document for document in yaml.safe_load_all(done.stdout) if document], "Notes")
+    return found["text"]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({}, False),
+        ({"scope": "Cluster"}, True),
+        ({"scope": "Cluster", "networkPolicy": {"enabled": False}}, False),
+    ],
+)
+def test_the_notes_tell_who_must_apply_the_policy_of_groups(tmp_path, values, told):
+    text = notes(tmp_path, values)
+    assert ("ramen-groups" in text) == told
+    if told:
+        page, chapter = re.search(r"(docs/\S+\.md), under \"(.+?)\"", text).groups()
+        (section,) = re.findall(rf"^## {chapter}\n(.*?)^## ", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+        assert "name: ramen-groups" in section
 
 
 def test_sec_pods_of_groups_are_guarded_before_and_after_their_group_is_there():
