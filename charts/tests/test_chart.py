@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import openapi
 import pytest
@@ -85,6 +86,13 @@ def test_a_long_release_name_is_cut_and_still_makes_valid_names():
         ({"image": {"digest": "sha256:short"}}, "digest"),
         ({"worker": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
         ({"networkPolicy": {"egress": {"cidrs": ["everything"]}}}, "cidrs"),
+        ({"networkPolicy": {"dnsTo": [{}]}}, "dnsTo"),
+        ({"networkPolicy": {"dnsTo": [{"podSelecter": {}}]}}, "dnsTo"),
+        ({"networkPolicy": {"metricsFrom": [{"podSelector": {"matchLabel": {"app": "x"}}}]}}, "metricsFrom"),
+        ({"networkPolicy": {"metricsFrom": [{"ipBlock": {"cidr": "192.0.2.7"}}]}}, "metricsFrom"),
+        ({"networkPolicy": {"metricsFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}, "podSelector": {}}]}}, "metricsFrom"),
+        ({"networkPolicy": {"webhooksFrom": [{"podSelector": None}]}}, "webhooksFrom"),
+        ({"gateway": {"from": [{"namespace": "team-a"}]}}, "from"),
         ({"resources": {"limits": None}}, "limits"),
         ({"persistence": {"size": "big"}}, "size"),
         ({"webhooks": {"enabled": True}}, "webhooks.secretName"),
@@ -153,6 +161,13 @@ def test_peers_of_policies_are_handed_on_as_they_are():
     assert json.loads(env["RAMEN_OPERATOR_METRICS_FROM"]) == policies["metricsFrom"]
 
 
+def test_a_field_of_a_peer_may_be_null():
+    pods = {"podSelector": None, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "dns"}}, "ipBlock": None}
+    block = {"ipBlock": {"cidr": "192.0.2.0/24", "except": None}, "podSelector": None}
+    done = template(CHART, {"networkPolicy": {"dnsTo": [pods, block], "metricsFrom": [block]}})
+    assert done.returncode == 0, done.stderr
+
+
 @CASES
 def test_services_lead_to_ports_that_the_pod_has(case):
     documents = rendered(case)
@@ -218,7 +233,48 @@ def test_only_pods_of_ours_reach_the_artifacts():
     rules = {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]}
     for peer in rules["artifacts"]:
         assert peer["podSelector"]["matchLabels"]
+
+
+@pytest.mark.parametrize(("case", "namespaces"), [("default", ["ramen-system"]), ("namespaced", ["team-a", "team-b"]), ("cluster", None)])
+def test_sec_only_namespaces_that_are_looked_after_reach_the_artifacts(case, namespaces):
+    (policy,) = of(rendered(case), "NetworkPolicy", "ramen-operator")
+    rules = {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]}
+    (peer,) = [peer for peer in rules["artifacts"] if "app.kubernetes.io/managed-by" in peer["podSelector"]["matchLabels"]]
+    known = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}]}
+    assert peer["namespaceSelector"] == (known if namespaces else {})
+
+
+def test_without_policies_there_are_none():
     assert of(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
+
+
+def notes(folder, values: dict) -> str:
+    """`helm template` leaves them out, so they are rendered as a value of an object."""
+    chart = shutil.copytree(CHART, folder / "ramen")
+    (chart / "templates" / "NOTES.txt").rename(chart / "files" / "NOTES.txt")
+    text = '{{ tpl (.Files.Get "files/NOTES.txt") . | toJson }}'
+    (chart / "templates" / "notes.yaml").write_text(f"kind: Notes\nmetadata: {{name: notes}}\ntext: {text}\n")
+    done = template(chart, values)
+    assert done.returncode == 0, done.stderr
+    (found,) = of([document for document in yaml.safe_load_all(done.stdout) if document], "Notes")
+    return found["text"]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({}, False),
+        ({"scope": "Cluster"}, True),
+        ({"scope": "Cluster", "networkPolicy": {"enabled": False}}, False),
+    ],
+)
+def test_the_notes_tell_who_must_apply_the_policy_of_groups(tmp_path, values, told):
+    text = notes(tmp_path, values)
+    assert ("ramen-groups" in text) == told
+    if told:
+        page, chapter = re.search(r"(docs/\S+\.md), under \"(.+?)\"", text).groups()
+        (section,) = re.findall(rf"^## {chapter}\n(.*?)^## ", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+        assert "name: ramen-groups" in section
 
 
 def test_sec_pods_of_groups_are_guarded_before_and_after_their_group_is_there():

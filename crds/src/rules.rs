@@ -50,14 +50,20 @@ pub const REFERENCE: &[CelRule] = &[
         "a commit is given by its full id of 40 or 64 hexadecimal digits",
     ),
 ];
+/// `allowedCIDRs` holds ranges that a worker takes too.
+macro_rules! ranges {
+    () => {
+        "self.allowedCIDRs.all(range, isIP(range) || (isCIDR(range) && cidr(range).masked() == cidr(range)))"
+    };
+}
 /// Of `network`.
 pub const NETWORK: &[CelRule] = &[(
-    "self.allowedCIDRs.all(range, isIP(range) || (isCIDR(range) && cidr(range).masked() == cidr(range)))",
+    ranges!(),
     "allowedCIDRs holds addresses and ranges like 10.0.0.0/8 or 2001:db8::/32, without bits behind the prefix",
 )];
 /// Of `network.egress`.
 pub const EGRESS: &[CelRule] = &[(
-    "!has(self.allowedCIDRs) || self.allowedCIDRs.all(range, isIP(range) || (isCIDR(range) && cidr(range).masked() == cidr(range)))",
+    concat!("!has(self.allowedCIDRs) || ", ranges!()),
     "what may be reached is addresses and ranges like 192.0.2.0/24 or 2001:db8::/32, without bits behind the prefix",
 )];
 /// Of a rule of `access`.

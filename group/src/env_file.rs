@@ -46,8 +46,12 @@ pub fn variable_refusal(name: &str) -> Option<&'static str> {
     if name.starts_with("RAMEN_") {
         return Some("starts with RAMEN_, which is kept for Ramen itself");
     }
+    changes_loading(name).then_some("would change how programs are loaded")
+}
+
+/// Whether a variable is one of the dynamic loader's.
+pub fn changes_loading(name: &str) -> bool {
     name.starts_with("LD_")
-        .then_some("would change how programs are loaded")
 }
 
 /// Why a key cannot be exported.

@@ -36,7 +36,7 @@ pub use caller::{AddressRule, FORWARDED_FOR, caller_address};
 pub use catalog::GroupCatalog;
 pub use cidr::{Cidr, CidrError, CidrSet};
 pub use descriptor::{Descriptor, parse_descriptor};
-pub use env_file::{EnvFile, ResolvedEnv, variable_refusal};
+pub use env_file::{EnvFile, ResolvedEnv, changes_loading, variable_refusal};
 pub use golden::{Expect, GoldenCase, GoldenTests};
 pub use guardrails::{Engine, FailMode, Guardrails, ToolHooks};
 pub use input::{ArgFault, ArgFaults, InputSchema, Param};

@@ -106,6 +106,8 @@ reasons! {
             "Add the key that the message names; the group goes on by itself.";
         SecretKeyRefused: "A key of a Secret of `spec.secrets` cannot be a variable; it is left out.",
             "Rename the key in the Secret: letters, digits, `_`, `-` and `.`, and no two keys that become the same variable.";
+        VariableRefused: "A variable of `spec.worker.env` would change how programs are loaded; it is left out.",
+            "Take it out of the McpGroup. It was allowed when the group was made; a group with one is no longer taken at apply.";
         AccessKeyUnknown: "An access rule names a key that the group does not have. The rule lets nobody in by it, and all other keys are shut out all the same.",
             "Make the key, or correct the name: keys have the names of the entries of their Secret, or of their files.";
         UpstreamUnusable: "A value that an upstream needs is not in its Secret; its tools are missing, the group's own are served.",

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use ramen_group::Reason;
 
 const GROUP_CHECKS: &str = "operator/src/group/validate.rs";
+const GROUP_CHILDREN: &str = "operator/src/group/build/tests.rs";
 const HTTP: &str = "source/tests/http/faults.rs";
 const WALK: &str = "source/tests/walk/main.rs";
 const SCAN: &str = "group/src/scan/tests.rs";
@@ -41,6 +42,11 @@ const TESTS: &[(Reason, &str, &str)] = &[
         Reason::SecretKeyRefused,
         GROUP_CHECKS,
         "a_secret_that_is_missing_is_named_and_waited_for",
+    ),
+    (
+        Reason::VariableRefused,
+        GROUP_CHILDREN,
+        "variables_of_the_loader_are_left_out_of_pods_and_told",
     ),
     (
         Reason::AccessKeyUnknown,

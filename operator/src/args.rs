@@ -1,10 +1,11 @@
 //! The command line: one struct, flags equal to the variables of [`crate::names`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Parser;
-use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
+use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyPeer};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
 use crate::names;
@@ -119,16 +120,107 @@ impl std::str::FromStr for Peers {
     }
 }
 
-/// One of them. A field that is misspelt would be left out, and the peer mean more than it says.
+/// One of them. A field that is misspelt would be left out, and the peer mean more than it says. What the API server refuses
+/// must not come as far as the policies of groups: none of them could be written.
 fn peer(given: &Value) -> Result<NetworkPolicyPeer, String> {
+    let given = &without_nulls(given);
     let peer: NetworkPolicyPeer = serde_json::from_value(given.clone())
         .map_err(|error| format!("{given} is no peer: {error}"))?;
     if peer == NetworkPolicyPeer::default() {
         return Err(format!("{given} names no peer"));
     }
     match serde_json::to_value(&peer) {
-        Ok(known) if known == *given => Ok(peer),
-        _ => Err(format!("{given} has a field that no peer has")),
+        Ok(known) if known == *given => {}
+        _ => return Err(format!("{given} has a field that no peer has")),
+    }
+    let selectors = [&peer.pod_selector, &peer.namespace_selector];
+    if peer.ip_block.is_some() && selectors.iter().any(|selector| selector.is_some()) {
+        return Err(format!("{given} has both an ipBlock and a selector"));
+    }
+    if let Some(block) = &peer.ip_block {
+        check_block(block).map_err(|why| format!("{given}: {why}"))?;
+    }
+    for selector in selectors.into_iter().flatten() {
+        check_selector(selector).map_err(|why| format!("{given}: {why}"))?;
+    }
+    Ok(peer)
+}
+
+/// A field that is null is absent.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let given = fields.iter().filter(|(_, value)| !value.is_null());
+            let given = given.map(|(name, value)| (name.clone(), without_nulls(value)));
+            Value::Object(given.collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
+}
+
+fn check_block(block: &IPBlock) -> Result<(), String> {
+    let range = |text: &str| Range::parse(text).ok_or_else(|| format!("{text} is no range"));
+    let whole = range(&block.cidr)?;
+    for text in block.except.iter().flatten() {
+        if !whole.holds(&range(text)?) {
+            return Err(format!("{text} is no part of {}", block.cidr));
+        }
+    }
+    Ok(())
+}
+
+fn check_selector(selector: &LabelSelector) -> Result<(), String> {
+    for rule in selector.match_expressions.iter().flatten() {
+        let values = rule
+            .values
+            .as_ref()
+            .is_some_and(|values| !values.is_empty());
+        match (rule.operator.as_str(), values) {
+            ("In" | "NotIn", true) | ("Exists" | "DoesNotExist", false) => {}
+            ("In" | "NotIn", false) => return Err(format!("{} needs values", rule.operator)),
+            ("Exists" | "DoesNotExist", true) => {
+                return Err(format!("{} takes no values", rule.operator));
+            }
+            (other, _) => return Err(format!("{other} is no operator")),
+        }
+    }
+    Ok(())
+}
+
+/// A range of a policy. Unlike those of groups it may have bits behind its prefix, as the API server takes them, and always
+/// has a prefix.
+struct Range {
+    address: IpAddr,
+    prefix: u32,
+}
+
+impl Range {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = text.split_once('/')?;
+        let address: IpAddr = address.parse().ok()?;
+        if !prefix.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        let prefix: u32 = prefix.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (prefix <= most).then_some(Self { address, prefix })
+    }
+
+    /// Whether another lies in it, and is smaller.
+    fn holds(&self, inner: &Self) -> bool {
+        let beyond = match (self.address, inner.address) {
+            (IpAddr::V4(outer), IpAddr::V4(inner)) => {
+                let differ = outer.to_bits() ^ inner.to_bits();
+                differ.checked_shr(32 - self.prefix).unwrap_or(0) != 0
+            }
+            (IpAddr::V6(outer), IpAddr::V6(inner)) => {
+                let differ = outer.to_bits() ^ inner.to_bits();
+                differ.checked_shr(128 - self.prefix).unwrap_or(0) != 0
+            }
+            _ => true,
+        };
+        !beyond && inner.prefix > self.prefix
     }
 }
 
@@ -180,7 +272,60 @@ mod tests {
             let told = parsed(wrong).unwrap_err();
             assert!(told.contains(says), "{told}");
         }
+        // Absent, however that is said.
+        let nulls = r#"[{"podSelector": null, "namespaceSelector": {"matchLabels": null}}]"#;
+        assert!(parsed(nulls).unwrap().0[0].pod_selector.is_none());
+        assert!(parsed(r#"[{"podSelector": null}]"#).is_err());
         let args = ["ramen-operator", "--dns-to", given];
         assert_eq!(Args::parse_from(args).dns_to.unwrap().0.len(), 3);
+    }
+
+    /// One of these in the policies of groups, and no group could be written.
+    #[test]
+    fn a_peer_that_the_api_server_refuses_is_refused_at_the_start() {
+        let parsed = |peer: &str| format!("[{peer}]").parse::<Peers>();
+        for good in [
+            r#"{"ipBlock": {"cidr": "192.0.2.7/24"}}"#,
+            r#"{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8", "192.0.2.7/32"]}}"#,
+            r#"{"ipBlock": {"cidr": "fd00::/8", "except": ["fd00:ec2::254/128"]}}"#,
+            r#"{"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}"#,
+            r#"{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}}"#,
+        ] {
+            assert!(parsed(good).is_ok(), "{good}");
+        }
+        for (wrong, says) in [
+            (r#"{"ipBlock": {"cidr": "192.0.2.7"}}"#, "is no range"),
+            (r#"{"ipBlock": {"cidr": "192.0.2.0/33"}}"#, "is no range"),
+            (r#"{"ipBlock": {"cidr": "192.0.2.0/+8"}}"#, "is no range"),
+            (r#"{"ipBlock": {"cidr": "fd00::/129"}}"#, "is no range"),
+            (r#"{"ipBlock": {"cidr": "monitoring/24"}}"#, "is no range"),
+            (
+                r#"{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["192.0.2.0/24"]}}"#,
+                "no part of",
+            ),
+            (
+                r#"{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.0.0.0/8"]}}"#,
+                "no part of",
+            ),
+            (
+                r#"{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["fd00::/8"]}}"#,
+                "no part of",
+            ),
+            (
+                r#"{"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}"#,
+                "both an ipBlock and a selector",
+            ),
+            (
+                r#"{"podSelector": {"matchExpressions": [{"key": "a", "operator": "in"}]}}"#,
+                "no operator",
+            ),
+            (
+                r#"{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}"#,
+                "needs values",
+            ),
+        ] {
+            let told = parsed(wrong).unwrap_err();
+            assert!(told.contains(says), "{wrong}: {told}");
+        }
     }
 }

@@ -46,8 +46,8 @@ pub const IMAGE_PULL_POLICY: &str = "RAMEN_OPERATOR_IMAGE_PULL_POLICY";
 /// The namespace of the gateways: what they need to know of each group is left there as a Secret, and workers let
 /// their pods in. Unset: there are none.
 pub const GATEWAY_NAMESPACE: &str = "RAMEN_OPERATOR_GATEWAY_NAMESPACE";
-/// Who answers names for pods of groups, as a JSON list of peers (as in `to` of a `NetworkPolicy`). Unset: the pods with
-/// the label `k8s-app: kube-dns` in `kube-system`. A peer without a namespace is of the operator's.
+/// Who answers names for pods of groups, as a JSON list of peers (as in `to` of a `NetworkPolicy`). Unset: the pods of
+/// `kube-system` with the label `k8s-app` of `kube-dns` or `node-local-dns`. A peer without a namespace is of the operator's.
 pub const DNS_TO: &str = "RAMEN_OPERATOR_DNS_TO";
 /// Who may read the metrics of workers, as a JSON list of peers (as in `from` of a `NetworkPolicy`). Unset: every pod of
 /// the cluster. A peer without a namespace is of the operator's.

@@ -134,6 +134,8 @@ fn build(
 ) -> Result<GroupSpec, Vec<String>> {
     let valid = validate_with(group, UrlPolicy::Local)
         .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let left_out = valid.worker.left_out.iter();
+    remarks.extend(left_out.map(|one| format!("{}: {one}; it is left out", key.1)));
     let mut faults = Vec::new();
     let mut find = |field: &str, name: &SecretName| {
         let found = secrets.get(&(key.0.clone(), name.as_str().to_owned()));

@@ -8,8 +8,8 @@ use ramen_group::access::RuleText;
 use ramen_group::{AccessRules, CidrSet};
 
 use super::{
-    Faults, GitUrl, GroupName, InnerPath, PythonVersion, RefSpec, SecretName, Upstream, UrlPolicy,
-    ZoneName, upstream,
+    Faults, GitUrl, GroupName, InnerPath, PythonVersion, RefSpec, SecretName, SpecFault, Upstream,
+    UrlPolicy, ZoneName, upstream,
 };
 use crate::{
     AccessSpec, EgressSpec, McpGroupSpec, NetworkSpec, RolloutSpec, SourceSpec, WorkerSpec,
@@ -136,6 +136,8 @@ pub struct Worker {
     pub call_timeout: Duration,
     /// Variables.
     pub env: Vec<(String, String)>,
+    /// Variables that are not among them, and why. They cost the group no more than themselves.
+    pub left_out: Vec<SpecFault>,
     /// Packages without wheels may be built.
     pub allow_sdist: bool,
     /// How long a deploy may take.
@@ -485,6 +487,7 @@ fn build_worker(worker: &WorkerSpec, faults: &mut Faults) -> Worker {
         ("10s", "2h"),
         DEPLOY_TIMEOUT,
     );
+    let (env, left_out) = build_env(env, faults);
     Worker {
         image: image.clone(),
         image_pull_secrets,
@@ -493,7 +496,8 @@ fn build_worker(worker: &WorkerSpec, faults: &mut Faults) -> Worker {
         threads: faults.within("spec.worker.threads", *threads, (1, 256), 8),
         max_inflight: faults.within("spec.worker.maxInflight", *max_inflight, (1, 65536), 256),
         call_timeout,
-        env: build_env(env, faults),
+        env,
+        left_out,
         allow_sdist: *allow_sdist,
         deploy_timeout,
         pod_labels: pod_labels.clone(),
@@ -503,20 +507,28 @@ fn build_worker(worker: &WorkerSpec, faults: &mut Faults) -> Worker {
     }
 }
 
-fn build_env(env: &[crate::EnvVar], faults: &mut Faults) -> Vec<(String, String)> {
+/// The variables, and those that are left out. The API server refuses the loader's in what it is given, not in what it has:
+/// groups that were made when they were allowed must go on.
+fn build_env(
+    env: &[crate::EnvVar],
+    faults: &mut Faults,
+) -> (Vec<(String, String)>, Vec<SpecFault>) {
     let mut seen = HashSet::new();
+    let mut kept = Vec::new();
+    let mut left_out = Vec::new();
     for (n, variable) in env.iter().enumerate() {
         let field = format!("spec.worker.env[{n}].name");
         let name = &variable.name;
-        if let Some(why) = ramen_group::variable_refusal(name) {
-            faults.push(&field, why);
-        } else if !seen.insert(name) {
-            faults.push(&field, "the variable is set twice");
+        match ramen_group::variable_refusal(name) {
+            Some(why) if ramen_group::changes_loading(name) => {
+                left_out.push(SpecFault::new(field, format!("{name} {why}")));
+            }
+            Some(why) => faults.push(&field, why),
+            None if !seen.insert(name) => faults.push(&field, "the variable is set twice"),
+            None => kept.push((name.clone(), variable.value.clone())),
         }
     }
-    env.iter()
-        .map(|variable| (variable.name.clone(), variable.value.clone()))
-        .collect()
+    (kept, left_out)
 }
 
 fn build_rollout(rollout: &RolloutSpec, faults: &mut Faults) -> Rollout {

@@ -67,7 +67,7 @@ fn all_faults_are_named_with_their_fields() {
         "apiVersion: ramen.dev/v1alpha1\nkind: McpGroup\nmetadata: {name: a--b}\nspec:\n  source: \
          {url: 'https://tok3n@git.example/x', ref: {branch: a, tag: b}, path: ../x, interval: 5s}\n  \
          network: {allowedCIDRs: ['10.0.0.1/8', '::ffff:0:0/96'], trustedProxyHops: 9}\n  worker: \
-         {python: '2.7', env: [{name: RAMEN_X, value: ''}, {name: LD_PRELOAD, value: ''}]}\n  history: 11\n",
+         {python: '2.7', env: [{name: RAMEN_X, value: ''}, {name: A-B, value: ''}]}\n  history: 11\n",
     );
     let faults = faults(&bad);
     let fields: Vec<_> = faults
@@ -94,6 +94,28 @@ fn all_faults_are_named_with_their_fields() {
     assert!(
         !faults.join("\n").contains("tok3n"),
         "an address with a token is never quoted"
+    );
+}
+
+/// The API server does not judge again what it has: such a group is there after an upgrade and must go on.
+#[test]
+fn variables_of_the_loader_are_left_out_and_are_no_fault_of_the_group() {
+    let mut group = minimal("");
+    let variable = |name: &str| crate::EnvVar {
+        name: name.to_owned(),
+        value: "x".to_owned(),
+    };
+    group.spec.worker.env = ["LD_PRELOAD", "MODE", "LD_PRELOAD"].map(variable).into();
+    let worker = validate(&group).unwrap().worker;
+    assert_eq!(worker.env, [("MODE".to_owned(), "x".to_owned())]);
+    assert_eq!(worker.code_variables(), "MODE");
+    let told: Vec<_> = worker.left_out.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "spec.worker.env[0].name: LD_PRELOAD would change how programs are loaded",
+            "spec.worker.env[2].name: LD_PRELOAD would change how programs are loaded",
+        ]
     );
 }
 

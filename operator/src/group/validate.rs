@@ -159,6 +159,8 @@ pub(crate) fn validate(
         .iter()
         .map(|fault| Finding::group(Reason::SecretKeyRefused, fault.to_string()))
         .collect();
+    let left_out = spec.worker.left_out.iter();
+    faults.extend(left_out.map(|one| Finding::group(Reason::VariableRefused, one.to_string())));
     faults.extend(unknown_keys(&spec, &callers));
     faults.extend(upstreams.iter().filter_map(unusable_upstream));
     let annotations = group.metadata.annotations.as_ref();

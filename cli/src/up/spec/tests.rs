@@ -90,6 +90,25 @@ fn groups_and_their_secrets_come_from_one_file() {
 }
 
 #[test]
+fn a_variable_of_the_loader_is_left_out_with_a_remark() {
+    let env = "  worker: {env: [{name: LD_PRELOAD, value: x}, {name: API_BASE, value: z}]}\n";
+    let plan = plan(&group("a", "https://example.com/a.git", env)).unwrap();
+    let names: Vec<_> = plan.groups[0]
+        .deploy_env
+        .iter()
+        .map(|(n, _)| &**n)
+        .collect();
+    assert_eq!(names, ["API_BASE", "RAMEN_HOST_ENV"]);
+    let [remark] = &plan.remarks[..] else {
+        panic!("{:?}", plan.remarks)
+    };
+    assert!(
+        remark.starts_with("a: ") && remark.contains("LD_PRELOAD"),
+        "{remark}"
+    );
+}
+
+#[test]
 fn a_faulty_group_does_not_stand_in_the_way_of_the_others() {
     let good = group("good", "https://example.com/a.git", "");
     let bad = group(

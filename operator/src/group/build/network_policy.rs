@@ -8,7 +8,7 @@ use k8s_openapi::api::networking::v1::{
     IPBlock, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
     NetworkPolicyPort, NetworkPolicySpec,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use ramen_crds::{Egress, Zone};
 use ramen_group::CidrSet;
@@ -19,8 +19,13 @@ use crate::names::{self, child};
 /// Where clouds answer with credentials of the node.
 const METADATA_V4: &[&str] = &["169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32"];
 const METADATA_V6: &[&str] = &["fd00:ec2::254/128", "fe80::/10"];
-/// The address of a DNS cache on each node.
-const NODE_DNS: &str = "169.254.20.10/32";
+/// Where a DNS cache on each node listens: that of Kubernetes, and that of AKS, which has two addresses.
+const NODE_DNS: &[&str] = &["169.254.20.10/32", "169.254.10.10/31"];
+/// The labels of pods that answer names: of the cluster's DNS, whatever its program is, and of the cache, to which some
+/// network plugins lead what is sent to the DNS.
+const DNS_PODS: &[&str] = &["kube-dns", "node-local-dns"];
+/// Where they listen. A policy sees the port of the pod, not that of the Service, and the pods of OpenShift have the other.
+const DNS_PORTS: &[u16] = &[53, 5353];
 /// Variables of `worker.env` with addresses of package indexes.
 const INDEXES: &[&str] = &[
     "PIP_INDEX_URL",
@@ -78,14 +83,18 @@ impl Network {
     }
 }
 
-/// The cluster's DNS, under the label that it has whatever its program is.
+/// The cluster's DNS.
 fn cluster_dns() -> NetworkPolicyPeer {
     NetworkPolicyPeer {
         namespace_selector: Some(of_name("kube-system")),
-        pod_selector: Some(select(Labels::from([(
-            "k8s-app".to_owned(),
-            "kube-dns".to_owned(),
-        )]))),
+        pod_selector: Some(LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: "k8s-app".to_owned(),
+                operator: "In".to_owned(),
+                values: Some(DNS_PODS.iter().map(|name| (*name).to_owned()).collect()),
+            }]),
+            ..LabelSelector::default()
+        }),
         ..NetworkPolicyPeer::default()
     }
 }
@@ -155,12 +164,14 @@ fn of_deploy(group: &Validated, operator: &Operator) -> NetworkPolicy {
 
 /// DNS, and the artifact endpoint.
 fn always(operator: &Operator) -> Vec<NetworkPolicyEgressRule> {
-    let dns = |protocol: &str| port(protocol, 53);
     let mut resolvers = operator.network.dns.clone();
-    resolvers.push(block(NODE_DNS.to_owned(), &[]));
+    resolvers.extend(NODE_DNS.iter().map(|cidr| block((*cidr).to_owned(), &[])));
+    let ports = DNS_PORTS
+        .iter()
+        .flat_map(|number| ["UDP", "TCP"].map(|protocol| port(protocol, *number)));
     let lookups = NetworkPolicyEgressRule {
         to: Some(resolvers),
-        ports: Some(vec![dns("UDP"), dns("TCP")]),
+        ports: Some(ports.collect()),
     };
     // Without an operator in the cluster there is no rule: an empty list of peers would mean everybody.
     let artifacts = operator

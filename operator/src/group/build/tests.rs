@@ -124,6 +124,26 @@ fn sec_the_labels_of_ramen_open_nothing_in_another_namespace() {
     assert!(!policies.contains("\"operator\""), "{policies}");
 }
 
+/// What nearly every cluster has must be open before anybody names it.
+#[test]
+fn names_are_looked_up_at_the_usual_pods_and_at_caches_on_the_node() {
+    for port in [53, 5353] {
+        let peers = peers_of(&super::super::validate::tests::operator(), "egress", port);
+        let label = json!({
+            "key": "k8s-app", "operator": "In", "values": ["kube-dns", "node-local-dns"],
+        });
+        let usual = json!([
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "podSelector": {"matchExpressions": [label]},
+            },
+            {"ipBlock": {"cidr": "169.254.20.10/32"}},
+            {"ipBlock": {"cidr": "169.254.10.10/31"}},
+        ]);
+        assert_eq!(json!(peers), usual, "{port}");
+    }
+}
+
 #[test]
 fn peers_that_the_operator_is_told_take_the_place_of_the_usual_ones() {
     let peers = |text: &str| text.parse::<crate::args::Peers>().unwrap().0;
@@ -211,6 +231,25 @@ fn no_value_of_a_secret_is_in_any_child_but_the_secrets_of_its_owner() {
         for own in ["rmk_caller", "rmk_gateway", "rma_admin", "rmt_token"] {
             assert!(!text.contains(own));
         }
+    }
+}
+
+#[test]
+fn variables_of_the_loader_are_left_out_of_pods_and_told() {
+    let env = json!([{"name": "LD_PRELOAD", "value": "x.so"}, {"name": "TZ", "value": "UTC"}]);
+    let group = validated(json!({"worker": {"env": env}}), referenced());
+    let [fault] = &group.faults[..] else {
+        panic!("{:?}", group.faults)
+    };
+    assert_eq!(fault.reason, ramen_group::Reason::VariableRefused);
+    assert!(fault.message.contains("LD_PRELOAD"), "{}", fault.message);
+    let deployments = serde_json::to_string(&children(&group).deployments).unwrap();
+    let job = serde_json::to_string(&job(&group)).unwrap();
+    for text in [deployments, job] {
+        assert!(
+            text.contains("\"TZ\"") && !text.contains("LD_PRELOAD"),
+            "{text}"
+        );
     }
 }
 
