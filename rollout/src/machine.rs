@@ -326,7 +326,9 @@ fn configured(memory: &mut Memory, settings: Settings, actions: &mut Vec<Action>
     let given = (&before.secrets, &memory.settings.secrets);
     let given_others = matches!(given, (Some(before), Some(now)) if before != now);
     if given_others {
-        memory.failed.clear();
+        // What was taken back had been deployed with good values: only a change of its own, or being asked for, brings it
+        // back.
+        memory.failed.retain(|failed| failed.served);
     }
     supersede(memory, given_others);
     next(memory, actions);
