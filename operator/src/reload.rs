@@ -88,6 +88,8 @@ pub(crate) struct SurveyRequest {
     pub(crate) desired: DesiredState,
     /// The key of `ramen.v1.Admin`.
     pub(crate) admin_key: Secret,
+    /// How long loading may take: a pod that serves something else is told what is wanted.
+    pub(crate) timeout: Duration,
 }
 
 /// What a pod said.

@@ -203,10 +203,11 @@ fn consider(memory: &mut Memory, target: Revision, actions: &mut Vec<Action>) ->
     if waiting_for(memory, &known.revision) {
         return Some(Kept::Waiting);
     }
-    // The way back: it was deployed before and its layers were kept.
+    // The way back, or another try to load it: it was deployed before and its layers were kept.
     if let Some(ready) = memory
         .previous
         .iter()
+        .chain(&memory.candidate)
         .find(|served| served.inputs == inputs)
     {
         let mut candidate = ready.clone();
@@ -468,6 +469,10 @@ fn broke_off(
         served: false,
     };
     memory.remember_failure(failed.clone());
+    if matches!(attempt.stage, Stage::Reloading(_)) {
+        // Pods may have loaded it before another refused it.
+        restore(memory, actions);
+    }
     ended(memory, Some(Kept::Failed(Box::new(failed))), actions);
 }
 

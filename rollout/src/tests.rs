@@ -347,6 +347,50 @@ fn a_transient_failure_is_tried_again_after_growing_pauses_and_counts_in_the_end
 }
 
 #[test]
+fn pods_that_loaded_what_another_refused_for_good_are_told_to_load_what_serves() {
+    let mut memory = Memory::default();
+    let good = serving(&mut memory, "a", "good");
+    step(&mut memory, Event::Observed(revision("b")));
+    step(&mut memory, fetched("b", "bad"));
+    let bad = memory.inputs("bad");
+    step(&mut memory, deployed(&bad));
+    let refused = Event::ReloadFailed(bad.clone(), failure(true));
+    for _ in 0..memory.settings.max_retries {
+        let actions = step(&mut memory, refused.clone());
+        assert!(
+            matches!(
+                &*actions,
+                [Action::RetryAfter(_), Action::Keep(Kept::Waiting)]
+            ),
+            "{actions:?}"
+        );
+        // It is deployed: that is not done once more.
+        let actions = step(&mut memory, Event::RetryDue);
+        assert!(
+            matches!(&*actions, [Action::Reload(served)] if served.inputs == bad),
+            "{actions:?}"
+        );
+    }
+    let actions = step(&mut memory, refused);
+    assert!(
+        matches!(
+            &*actions,
+            [Action::Reload(served), Action::Keep(Kept::Failed(failed)), Action::Prune(_)]
+                if served.inputs == good && failed.inputs == bad
+        ),
+        "{actions:?}"
+    );
+    assert!(memory.restoring.is_some());
+    step(&mut memory, Event::Reloaded(good.clone()));
+    assert_eq!(memory.restoring, None);
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, good);
+    assert_eq!(
+        memory.failure(&bad).map(|failed| failed.served),
+        Some(false)
+    );
+}
+
+#[test]
 fn a_newer_revision_does_not_wait_for_the_pause_of_an_older_one() {
     let mut memory = Memory::default();
     step(&mut memory, Event::Observed(revision("a")));

@@ -21,6 +21,8 @@ pub(crate) struct Convergence {
     of: Option<Inputs>,
     /// By name; a pod that was not asked yet is not in it.
     heard: BTreeMap<String, Heard>,
+    /// What was heard holds no more: what was told before does not stand in for it.
+    doubted: bool,
     asked: u32,
     asking: bool,
     ask_at: Option<Instant>,
@@ -89,7 +91,17 @@ impl Convergence {
                 let restarts = None;
                 (one.pod, Heard { restarts, behind })
             }));
+        } else {
+            // A pod that was asked then may have gone back to it after it was told what is wanted now.
+            self.heard.clear();
         }
+    }
+
+    /// Pods may serve something else by now: all are asked again.
+    pub(super) fn doubt(&mut self) {
+        self.heard.clear();
+        self.doubted = true;
+        self.ask_at = None;
     }
 
     /// A push has loaded it into these pods.
@@ -110,7 +122,7 @@ impl Convergence {
 
     /// No pod was heard of yet: this process knows nothing.
     pub(crate) fn is_blank(&self) -> bool {
-        self.heard.is_empty()
+        self.heard.is_empty() && !self.doubted
     }
 
     /// How many of these pods serve what is wanted, and how many of them were not asked yet.

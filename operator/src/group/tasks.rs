@@ -300,6 +300,7 @@ impl Work {
             pods,
             desired: serving.desired,
             admin_key: group.own.admin.clone(),
+            timeout: group.spec.rollout.timeout,
         });
         Self::start(rollout, group, wake, async move {
             Done::Surveyed(serving.inputs, said.await)

@@ -1,4 +1,5 @@
-//! Asks pods that answer calls whether they serve what is wanted.
+//! Asks pods that answer calls whether they serve what is wanted, and tells it to those that do not: a pod follows its
+//! `ConfigMap` only to what it did not have before.
 
 use futures::StreamExt as _;
 use ramen_group::DesiredState;
@@ -28,13 +29,8 @@ pub(super) async fn survey(pods: Vec<Target>, request: &SurveyRequest) -> Vec<Sa
 
 /// Why one serves something else; `None` when it does not.
 async fn ask(pod: &Target, request: &SurveyRequest) -> Option<String> {
-    let status = match Worker::connect(pod).await {
-        Ok(worker) => worker.status(&request.admin_key).await,
-        Err(fault) => Err(fault),
-    };
-    match status {
-        Ok(status) if serves(&status, &request.desired) => None,
-        Ok(status) => Some(other(&status, &request.desired)),
+    match serve(pod, request).await {
+        Ok(behind) => behind,
         Err(Fault::Unreachable(error)) => {
             tracing::debug!(
                 pod = pod.name,
@@ -48,6 +44,26 @@ async fn ask(pod: &Target, request: &SurveyRequest) -> Option<String> {
             Some(format!("it does not say what it serves: {}", cut(&message)))
         }
     }
+}
+
+/// Tells one that serves something else what to serve; what it serves nevertheless.
+async fn serve(pod: &Target, request: &SurveyRequest) -> Result<Option<String>, Fault> {
+    let worker = Worker::connect(pod).await?;
+    let status = worker.status(&request.admin_key).await?;
+    if serves(&status, &request.desired) {
+        return Ok(None);
+    }
+    let loaded = worker.reload(&request.desired, &request.admin_key, request.timeout);
+    let Err(fault) = loaded.await else {
+        return Ok(None);
+    };
+    let behind = other(&status, &request.desired);
+    Ok(Some(match fault {
+        Fault::Refused { message, .. } if status.last_error.is_empty() => {
+            format!("{behind}: {}", cut(&message))
+        }
+        Fault::Refused { .. } | Fault::Unreachable(_) => behind,
+    }))
 }
 
 /// What it serves instead.

@@ -63,6 +63,23 @@ async fn pods_that_a_push_did_not_reach_are_asked_until_all_serve_it_and_then_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_push_that_was_refused_all_pods_are_asked_anew() {
+    let (mut one, of) = (Convergence::default(), inputs("a"));
+    let pods = [worker("p"), worker("q")];
+    one.loaded(&of, vec!["p".to_owned(), "q".to_owned()]);
+    assert_eq!(asked(&mut one, &of, &pods), NOBODY);
+    one.doubt();
+    assert!(!one.is_blank(), "what was told before does not hold");
+    assert_eq!(one.count(pods.iter()), (0, 2));
+    assert_eq!(asked(&mut one, &of, &pods), ["p", "q"]);
+    // A new revision was loaded while they were asked about the one before, and may have gone back to.
+    let next = inputs("b");
+    one.loaded(&next, vec!["p".to_owned(), "q".to_owned()]);
+    one.said(&of, vec![said("p", None), said("q", None)]);
+    assert_eq!(asked(&mut one, &next, &pods), ["p", "q"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_asked_when_it_answers_calls_and_again_when_its_container_is_another() {
     let (mut one, of) = (Convergence::default(), inputs("a"));
     let silent = PodView {

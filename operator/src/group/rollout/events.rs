@@ -37,6 +37,8 @@ impl Rollout {
             Done::Reloaded(inputs, Err(failure)) => {
                 self.setback = Some(failure.clone());
                 self.feed(Event::ReloadFailed(inputs, failure), now);
+                // Some pods may have loaded it.
+                self.convergence.doubt();
             }
         }
     }

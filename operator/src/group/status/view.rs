@@ -67,7 +67,9 @@ impl<'a> View<'a> {
 
     /// Why the last attempt broke off, while it is to be made again.
     fn setback(&self) -> Option<&Failure> {
-        let waits = self.memory.retry.is_some() || self.memory.restoring.is_some();
+        // The first load of what serves is no second try: the setback is of something else.
+        let restoring = self.memory.restoring.as_ref();
+        let waits = self.memory.retry.is_some() || restoring.is_some_and(|one| one.times > 0);
         self.rollout.setback().filter(|_| waits)
     }
 
