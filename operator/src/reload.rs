@@ -97,8 +97,19 @@ pub(crate) struct SurveyRequest {
 pub(crate) struct Said {
     /// Which.
     pub(crate) pod: String,
-    /// Why it does not serve what is wanted, for people; absent when it does.
-    pub(crate) behind: Option<String>,
+    /// Whether it serves what is wanted.
+    pub(crate) answer: Answer,
+}
+
+/// Whether a pod serves what is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It does.
+    Serves,
+    /// It does not; why, for people.
+    Behind(String),
+    /// It cannot be asked: that says nothing of what it serves.
+    Silent,
 }
 
 /// What reloads pods.

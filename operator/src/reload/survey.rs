@@ -7,7 +7,7 @@ use ramen_proto::v1::StatusResponse;
 
 use super::push::Target;
 use super::worker::{Fault, Worker, serves};
-use super::{Said, SurveyRequest};
+use super::{Answer, Said, SurveyRequest};
 
 /// Pods that are asked at the same time.
 const AT_ONCE: usize = 8;
@@ -17,31 +17,30 @@ const MAX_WORDS: usize = 300;
 /// What each of the pods says.
 pub(super) async fn survey(pods: Vec<Target>, request: &SurveyRequest) -> Vec<Said> {
     let asked = pods.into_iter().map(async |pod| {
-        let behind = ask(&pod, request).await;
+        let answer = ask(&pod, request).await;
         Said {
             pod: pod.name,
-            behind,
+            answer,
         }
     });
     let said = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
     said.collect().await
 }
 
-/// Why one serves something else; `None` when it does not.
-async fn ask(pod: &Target, request: &SurveyRequest) -> Option<String> {
+/// Whether one serves what is wanted.
+async fn ask(pod: &Target, request: &SurveyRequest) -> Answer {
     match serve(pod, request).await {
-        Ok(behind) => behind,
+        Ok(behind) => behind.map_or(Answer::Serves, Answer::Behind),
         Err(Fault::Unreachable(error)) => {
             tracing::debug!(
                 pod = pod.name,
                 error,
                 "a pod cannot be asked what it serves"
             );
-            // The same words each time, however it is not reached.
-            Some("it does not answer the operator".to_owned())
+            Answer::Silent
         }
         Err(Fault::Refused { message, .. }) => {
-            Some(format!("it does not say what it serves: {}", cut(&message)))
+            Answer::Behind(format!("it does not say what it serves: {}", cut(&message)))
         }
     }
 }

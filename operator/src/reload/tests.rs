@@ -362,13 +362,13 @@ fn survey_request() -> SurveyRequest {
 }
 
 /// What a pod that serves this, and refuses anything else, says when it is asked about the revision `new`.
-async fn asked_about_new(status: StatusResponse) -> Option<String> {
+async fn asked_about_new(status: StatusResponse) -> Answer {
     let (pod, script) = worker("a", vec![Err(refusal("ReloadFailed"))]).await;
     *script.status.lock().unwrap() = status;
     let request = survey_request();
     let mut said = survey::survey(vec![pod], &request).await;
     assert_eq!(said.len(), 1);
-    said.pop().unwrap().behind
+    said.pop().unwrap().answer
 }
 
 #[tokio::test]
@@ -388,32 +388,34 @@ async fn a_pod_says_whether_it_serves_what_is_wanted() {
         }),
         ..StatusResponse::default()
     };
-    assert_eq!(asked_about_new(serving("new", "sha256:00")).await, None);
+    let behind = |words: &str| Answer::Behind(words.to_owned());
+    let same = asked_about_new(serving("new", "sha256:00")).await;
+    assert_eq!(same, Answer::Serves);
     // Another commit of the same tree.
-    assert_eq!(asked_about_new(serving("old", "sha256:00")).await, None);
+    let same = asked_about_new(serving("old", "sha256:00")).await;
+    assert_eq!(same, Answer::Serves);
     let refused = StatusResponse {
         last_error: "no room on the disk".to_owned(),
         ..serving("old", "sha256:01")
     };
     let other = asked_about_new(refused).await;
-    assert_eq!(other.as_deref(), Some("it serves old: no room on the disk"));
+    assert_eq!(other, behind("it serves old: no room on the disk"));
     let earlier = asked_about_new(serving("new", "sha256:01")).await;
     assert_eq!(
-        earlier.as_deref(),
-        Some("it serves an earlier deploy of new: packages do not load: tools/x: boom")
+        earlier,
+        behind("it serves an earlier deploy of new: packages do not load: tools/x: boom")
     );
     // Workers of earlier versions name the revision alone.
     let refuses = "it serves old: packages do not load: tools/x: boom";
-    for (revision, wanted) in [("new", None), ("old", Some(refuses))] {
+    for (revision, wanted) in [("new", Answer::Serves), ("old", behind(refuses))] {
         let named = StatusResponse {
             serving: None,
             ..serving(revision, "")
         };
-        assert_eq!(asked_about_new(named).await.as_deref(), wanted);
+        assert_eq!(asked_about_new(named).await, wanted);
     }
     let said = survey::survey(vec![nobody("gone")], &survey_request()).await;
-    let words = "it does not answer the operator";
-    assert_eq!(said[0].behind.as_deref(), Some(words));
+    assert_eq!(said[0].answer, Answer::Silent);
 }
 
 #[tokio::test]
@@ -425,7 +427,7 @@ async fn a_pod_that_serves_something_else_is_told_what_is_wanted() {
             ..StatusResponse::default()
         };
         let said = survey::survey(vec![pod], &survey_request()).await;
-        assert_eq!(said[0].behind, None);
+        assert_eq!(said[0].answer, Answer::Serves);
         assert_eq!(asked(&script), told);
     }
 }

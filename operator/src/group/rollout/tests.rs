@@ -581,7 +581,7 @@ async fn what_is_remembered_fits_into_a_config_map_whatever_deploys_find() {
 #[tokio::test(start_paused = true)]
 async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
     use crate::pods::tests::worker;
-    use crate::reload::{Reloaded, Said};
+    use crate::reload::{Answer, Reloaded, Said};
     let asked = |rollout: &mut Rollout, group: &Validated, pods: &[PodView]| {
         assert!(!rollout.observe(group, pods, None, Instant::now()));
         let asked = std::mem::take(&mut rollout.to_ask);
@@ -609,7 +609,7 @@ async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
     assert_eq!(asked(&mut rollout, &group, &pods), ["q"]);
     let said = Said {
         pod: "q".to_owned(),
-        behind: Some("it serves nothing".to_owned()),
+        answer: Answer::Behind("it serves nothing".to_owned()),
     };
     tell(
         &mut rollout,

@@ -35,6 +35,7 @@ fn zone(ready: u32, wanted: u32, problem: Option<(&str, &str)>) -> ZoneView {
         ready,
         rolled: ready,
         updated: ready,
+        unknown: 0,
         behind: None,
         problem: problem.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
     }
@@ -187,6 +188,33 @@ async fn a_group_is_not_done_while_pods_serve_something_else() {
     assert_eq!(says(&status, "Ready").0, "True");
     assert_eq!(says(&status, "Reconciling").1, "CatchingUp");
     assert_eq!(status.zones[0].updated, 1);
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_asked_does_not_hold_the_group_up_and_is_told() {
+    let state = serving(ZoneView {
+        updated: 1,
+        unknown: 1,
+        behind: Some("pod b: it does not answer the operator".to_owned()),
+        ..zone(2, 2, None)
+    });
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    let Outcome::Ready { reason, message } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(reason, "Serving");
+    let words = "; of 1 pods it is not known what they serve: they do not answer the operator";
+    assert!(message.ends_with(words), "{message}");
+    assert!(condition(&status, "Reconciling").is_none());
+    assert_eq!(status.zones[0].updated, 1);
+    // Of one that answers it is known.
+    let state = serving(ZoneView {
+        updated: 0,
+        unknown: 1,
+        ..zone(2, 2, None)
+    });
+    let (_, status) = told(&state, &McpGroupStatus::default(), 10);
+    assert_eq!(says(&status, "Reconciling").1, "CatchingUp");
 }
 
 #[tokio::test]

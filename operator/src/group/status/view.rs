@@ -53,16 +53,27 @@ impl<'a> View<'a> {
         (!self.zones.iter().all(settled)).then(|| self.zones.iter().map(rolled).sum())
     }
 
-    /// How many pods are known to serve the wanted revision, while that is not known of all, and what one does instead.
+    /// How many pods are known to serve the wanted revision, while that is not known of all that can be asked, and what one
+    /// does instead.
     fn catching_up(&self) -> Option<(u32, Option<&str>)> {
         let mut zones = self.zones.iter();
-        if zones.all(|zone| zone.updated >= zone.wanted) {
+        if zones.all(|zone| zone.updated.saturating_add(zone.unknown) >= zone.wanted) {
             return None;
         }
         let zones = self.zones.iter();
         let updated = zones.map(|zone| zone.updated.min(zone.wanted)).sum();
         let mut zones = self.zones.iter();
         Some((updated, zones.find_map(|zone| zone.behind.as_deref())))
+    }
+
+    /// What is to be added of pods that cannot be asked what they serve.
+    fn unknown(&self) -> String {
+        match self.zones.iter().map(|zone| zone.unknown).sum::<u32>() {
+            0 => String::new(),
+            unknown => format!(
+                "; of {unknown} pods it is not known what they serve: they do not answer the operator"
+            ),
+        }
     }
 
     /// Why the last attempt broke off, while it is to be made again.
@@ -158,26 +169,25 @@ impl<'a> View<'a> {
                 message,
             };
         }
-        match self.memory.observed_failure() {
-            Some(failed) if failed.served => Outcome::Ready {
-                reason: reasons::ROLLED_BACK,
-                message: format!(
+        let (reason, message) = match self.memory.observed_failure() {
+            Some(failed) if failed.served => (
+                reasons::ROLLED_BACK,
+                format!(
                     "{label} serves again; {} served and was taken back: {}",
                     failed.revision.label, failed.message
                 ),
-            },
-            Some(failed) => Outcome::Ready {
-                reason: reasons::LAST_GOOD_SERVES,
-                message: format!(
+            ),
+            Some(failed) => (
+                reasons::LAST_GOOD_SERVES,
+                format!(
                     "{label} goes on serving; {} was refused: {}",
                     failed.revision.label, failed.message
                 ),
-            },
-            None => Outcome::Ready {
-                reason: reasons::SERVING,
-                message: format!("{label} serves in {wanted} pods"),
-            },
-        }
+            ),
+            None => (reasons::SERVING, format!("{label} serves in {wanted} pods")),
+        };
+        let message = message + &self.unknown();
+        Outcome::Ready { reason, message }
     }
 
     fn nothing_serves(&self) -> Outcome {
