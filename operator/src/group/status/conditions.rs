@@ -94,12 +94,16 @@ pub(super) fn all(
             told.push(if kind == STALLED {
                 failed
             } else if serves {
-                Told::new(
-                    READY,
-                    Some(true),
-                    reasons::SERVING,
-                    "the wanted pods serve; the last run broke off",
-                )
+                // A run that broke off says nothing of what serves.
+                let was = Told::before(before, READY).filter(|was| was.status == "True");
+                was.unwrap_or_else(|| {
+                    Told::new(
+                        READY,
+                        Some(true),
+                        reasons::SERVING,
+                        "the wanted pods serve; the last run broke off",
+                    )
+                })
             } else if view.is_none() {
                 Told::before(before, READY).unwrap_or(failed)
             } else {

@@ -354,9 +354,20 @@ async fn announced(
     state: &mut State,
 ) -> Vec<(String, String)> {
     let outcome = View::of(state).unwrap().outcome();
+    announced_of(ctx, server, group, state, Ok(&outcome)).await
+}
+
+/// The same after a run that ended so.
+async fn announced_of(
+    ctx: &Context,
+    server: &mut Server,
+    group: &mut McpGroup,
+    state: &mut State,
+    result: Result<&Outcome, &Error>,
+) -> Vec<(String, String)> {
     let key = GroupKey::new("team-a", "calc");
     let (wrote, all) = server
-        .accept_all(write(ctx, group, &key, state, Ok(&outcome)))
+        .accept_all(write(ctx, group, &key, state, result))
         .await;
     wrote.unwrap();
     group.status = state.status.clone();
@@ -409,6 +420,32 @@ async fn events_tell_of_transitions_and_of_nothing_else() {
             event("Warning", "ImportFailed")
         ]
     );
+}
+
+#[tokio::test]
+async fn runs_that_fail_under_what_serves_are_an_event_and_leave_ready_as_it_is() {
+    let (client, mut server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let mut state = serving(zone(2, 2, None));
+    let validated = validated(json!({}), referenced());
+    let rollout = state.rollout.as_mut().unwrap();
+    deploy(rollout, &validated, "2", "t2", "failed");
+    let mut group = group(json!({}));
+    announced(&ctx, &mut server, &mut group, &mut state).await;
+    let ready = condition(state.status.as_ref().unwrap(), "Ready").cloned();
+    assert_eq!(ready.as_ref().unwrap().reason, "LastGoodServes");
+    let error = Error::Internal("it broke".to_owned());
+    let failing = vec![("Warning".to_owned(), "Internal".to_owned())];
+    for wanted in [failing, Vec::new()] {
+        let told = announced_of(&ctx, &mut server, &mut group, &mut state, Err(&error)).await;
+        assert_eq!(told, wanted);
+        let status = state.status.as_ref().unwrap();
+        assert_eq!(condition(status, "Ready").cloned(), ready);
+        assert_eq!(says(status, "Reconciling").1, "Internal");
+    }
+    // Its end is none: what is told is as it was.
+    let told = announced(&ctx, &mut server, &mut group, &mut state).await;
+    assert_eq!(told, []);
 }
 
 #[tokio::test]
