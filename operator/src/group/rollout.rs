@@ -92,6 +92,8 @@ pub(crate) struct Rollout {
     pub(super) found: Option<Resolved>,
     /// What the last question was asked with.
     asked_with: Option<Arc<Credentials>>,
+    /// The source has answered, or failed, since the start.
+    looked: bool,
     trouble: Option<Trouble>,
     troubles: u32,
     /// Why the last attempt broke off, while it is to be made again.
@@ -162,6 +164,7 @@ impl Rollout {
             resolving: false,
             found: None,
             asked_with: None,
+            looked: false,
             trouble: None,
             troubles: 0,
             setback: None,
@@ -178,6 +181,11 @@ impl Rollout {
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.saved.memory
+    }
+
+    /// Whether this process knows how the source does.
+    pub(crate) fn has_looked(&self) -> bool {
+        self.looked
     }
 
     pub(crate) fn trouble(&self) -> Option<&Trouble> {

@@ -45,6 +45,7 @@ impl Rollout {
 
     fn resolved(&mut self, found: Result<Resolved, Trouble>, group: &Validated, now: Instant) {
         self.resolving = false;
+        self.looked = true;
         let interval = group.spec.source.interval;
         match found {
             Ok(found) => {

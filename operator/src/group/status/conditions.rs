@@ -44,7 +44,7 @@ impl Told {
     }
 
     /// As it was told before.
-    fn before(told: &[Condition], kind: &'static str) -> Option<Self> {
+    pub(super) fn before(told: &[Condition], kind: &'static str) -> Option<Self> {
         let told = told.iter().find(|condition| condition.type_ == kind)?;
         let status = match told.status.as_str() {
             "True" => Some(true),
@@ -125,7 +125,7 @@ pub(super) fn all(
                 known(WORKERS_AVAILABLE),
             )
         },
-        |view| (view.source(), view.deployed(), view.workers()),
+        |view| (view.source(before), view.deployed(), view.workers()),
     );
     told.extend([source, deployed, workers]);
     told

@@ -467,6 +467,37 @@ async fn a_source_that_fails_under_what_serves_is_an_event_and_so_is_its_end() {
 }
 
 #[tokio::test]
+async fn what_another_process_told_of_the_source_stays_until_it_was_asked() {
+    let mut state = serving(zone(2, 2, None));
+    judged::happened(&mut state, judged::unreachable(true));
+    let (_, before) = told(&state, &McpGroupStatus::default(), 10);
+    let fails = ("False".to_owned(), "SourceUnreachable".to_owned());
+    assert_eq!(says(&before, "SourceFetched"), fails);
+    let group = validated(json!({}), referenced());
+    let remembered = Remembered {
+        memory: Some(state.rollout.as_ref().unwrap().wanted().unwrap().remembered),
+        ..Remembered::default()
+    };
+    let mut rollout = Rollout::load(&group.key, &remembered).unwrap();
+    rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
+    state.rollout = Some(rollout);
+    let (_, status) = told(&state, &before, 20);
+    assert_eq!(
+        condition(&status, "SourceFetched"),
+        condition(&before, "SourceFetched")
+    );
+    judged::happened(&mut state, judged::pushed("1"));
+    let (_, status) = told(&state, &status, 30);
+    assert_eq!(says(&status, "SourceFetched").1, "Fetched");
+    assert_eq!(
+        condition(&status, "SourceFetched")
+            .unwrap()
+            .last_transition_time,
+        at(30)
+    );
+}
+
+#[tokio::test]
 async fn a_group_that_was_removed_meanwhile_is_no_error() {
     let (client, mut server) = api();
     let (ctx, _writers, _folder) = context(client);

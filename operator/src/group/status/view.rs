@@ -1,5 +1,6 @@
 //! What a status is made of: the memory of the revision machine, and the Deployments.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ramen_crds::{ErrorEntry, LastDeploy, McpGroupStatus, RevisionStatus, ZoneStatus};
 use ramen_group::{Finding, Outcome as DeployOutcome};
 use ramen_rollout::{Failure, Memory, Served, Stage};
@@ -217,7 +218,7 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn source(&self) -> Told {
+    pub(super) fn source(&self, before: &[Condition]) -> Told {
         let kind = conditions::SOURCE_FETCHED;
         let observed = self.memory.observed.as_ref();
         if self.memory.settings.suspended {
@@ -233,6 +234,15 @@ impl<'a> View<'a> {
         if let Some(trouble) = self.rollout.trouble() {
             let finding = &trouble.finding;
             return Told::new(kind, Some(false), finding.reason.as_str(), &finding.message);
+        }
+        // A process that has not asked yet knows no better than the one before it. What it told of a source that was
+        // suspended, or is another by now, is over.
+        if !self.rollout.has_looked()
+            && let Some(told) = Told::before(before, kind)
+            && told.reason != reasons::SUSPENDED
+            && (observed.is_some() || told.status != "True")
+        {
+            return told;
         }
         match observed {
             Some(observed) => Told::new(kind, Some(true), reasons::FETCHED, &observed.label),
