@@ -122,7 +122,8 @@ fn zone_view(
     let generation = live.and_then(|deployment| deployment.metadata.generation);
     ZoneView {
         known: status.is_some_and(|status| status.observed_generation >= generation),
-        wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas)).max(1)),
+        // A Deployment that says nothing wants one.
+        wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas).or(Some(1)))),
         ready: number(status.and_then(|status| status.ready_replicas)),
         rolled: number(status.and_then(|status| status.updated_replicas)),
         updated: 0,
