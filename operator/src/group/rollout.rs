@@ -5,7 +5,7 @@ mod events;
 mod known;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ramen_group::{DesiredState, Finding, LayerRef, Reason};
@@ -250,9 +250,26 @@ impl Rollout {
         now: Instant,
     ) {
         let settings = settings(group, operator);
-        if !self.started || settings != self.saved.memory.settings {
-            self.feed(Event::Configured(settings), now);
+        // What has come in was asked for with the settings of before, and is taken so. A deploy with other secrets has the
+        // same inputs: until the one of before is stopped its end must not come in, or it is taken for the new one's.
+        let inbox = Arc::clone(&self.inbox);
+        let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        for done in inbox.drain(..) {
+            self.finished(done, group, now);
         }
+        if !self.started || settings != self.saved.memory.settings {
+            let given_others = settings.secrets != self.saved.memory.settings.secrets;
+            let before = self.pending.len();
+            self.feed(Event::Configured(settings), now);
+            let mut started = self.pending.iter().skip(before);
+            if given_others
+                && started.any(|action| matches!(action, Action::Deploy { .. }))
+                && let Some(deploying) = &self.deploying
+            {
+                deploying.stop.cancel();
+            }
+        }
+        drop(inbox);
         if !self.started {
             self.started = true;
             self.feed(Event::Restarted, now);
@@ -270,13 +287,6 @@ impl Rollout {
             && self.saved.memory.requested.as_deref() != Some(token)
         {
             self.feed(Event::Requested(token.clone()), now);
-        }
-        let done: Vec<Done> = match self.inbox.lock() {
-            Ok(mut inbox) => inbox.drain(..).collect(),
-            Err(poisoned) => poisoned.into_inner().drain(..).collect(),
-        };
-        for done in done {
-            self.finished(done, group, now);
         }
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             self.feed(Event::RetryDue, now);

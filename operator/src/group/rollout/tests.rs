@@ -18,8 +18,9 @@ use std::time::Duration as Time;
 use ramen_group::{Reason, Report};
 use serde_json::json;
 
+use crate::group::dereference::Referenced;
 use crate::group::tasks::Stored;
-use crate::group::validate::tests::{operator, referenced, validated};
+use crate::group::validate::tests::{data, operator, referenced, validated};
 
 fn group() -> Validated {
     validated(json!({}), referenced())
@@ -658,5 +659,59 @@ async fn ops09_a_push_while_a_job_runs_is_fetched_at_once() {
     assert!(matches!(
         rollout.pending.pop_front(),
         Some(Action::Fetch(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_deploy_with_other_secrets_is_not_taken_for_that_of_the_new_one() {
+    let given = |value: &str| {
+        let secret = ("weather".to_owned(), Some(data(&[("TOKEN", value)])));
+        let found = Referenced {
+            secrets: vec![secret],
+            ..referenced()
+        };
+        validated(json!({"secrets": [{"name": "weather"}]}), found)
+    };
+    let (group, mut rollout) = (given("1"), rollout());
+    run(&mut rollout, &group);
+    tell(&mut rollout, &group, resolved("1"));
+    let Some(Action::Fetch(revision)) = rollout.pending.pop_front() else {
+        panic!("a fetch is next");
+    };
+    let stored = Stored {
+        commit: "1".to_owned(),
+        label: revision.label.clone(),
+        code: code("t1"),
+    };
+    tell(&mut rollout, &group, Done::Fetched(revision, Ok(stored)));
+    let Some(Action::Deploy {
+        revision, inputs, ..
+    }) = rollout.pending.pop_front()
+    else {
+        panic!("a deploy is next");
+    };
+    // It fails while the Secret is put right: seen in the same run.
+    let failed = Done::Deployed(revision, inputs, Ok(report("t1", "failed")));
+    tell(&mut rollout, &given("2"), failed);
+    assert_eq!(rollout.memory().observed_failure(), None);
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Deploy { .. })
+    ));
+    // One that still runs is stopped in the run that sees the other secrets, and not before.
+    let stop = CancellationToken::new();
+    let task = rollout.tasks.spawn(std::future::pending());
+    rollout.deploying = Some(Deploying {
+        id: "a".to_owned(),
+        task,
+        stop: stop.clone(),
+    });
+    run(&mut rollout, &given("2"));
+    assert!(!stop.is_cancelled() && rollout.pending.is_empty());
+    run(&mut rollout, &given("3"));
+    assert!(stop.is_cancelled());
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Deploy { .. })
     ));
 }
