@@ -86,6 +86,9 @@ pub(crate) struct SurveyRequest {
     pub(crate) pods: Vec<PodView>,
     /// What is wanted.
     pub(crate) desired: DesiredState,
+    /// The image that it was deployed with, if that is known: a pod of another may not even have the Python for it, and is
+    /// told nothing.
+    pub(crate) image: Option<String>,
     /// The key of `ramen.v1.Admin`.
     pub(crate) admin_key: Secret,
     /// How long loading may take: a pod that serves something else is told what is wanted.

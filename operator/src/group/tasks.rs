@@ -311,6 +311,7 @@ impl Work {
         };
         let said = self.reload.survey(SurveyRequest {
             pods,
+            image: image_of(&serving.inputs).map(str::to_owned),
             desired: serving.desired,
             admin_key: group.own.admin.clone(),
             timeout: group.spec.rollout.timeout,

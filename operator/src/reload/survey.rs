@@ -8,6 +8,7 @@ use ramen_proto::v1::StatusResponse;
 use super::push::Target;
 use super::worker::{Fault, Worker, serves};
 use super::{Answer, Said, SurveyRequest};
+use crate::pods::PodView;
 
 /// Pods that are asked at the same time.
 const AT_ONCE: usize = 8;
@@ -52,11 +53,17 @@ async fn serve(pod: &Target, request: &SurveyRequest) -> Result<Option<String>, 
     if serves(&status, &request.desired) {
         return Ok(None);
     }
+    let behind = other(&status, &request.desired);
+    let mut pods = request.pods.iter();
+    let is_pod = |one: &PodView, image: &str| one.name == pod.name && one.image == image;
+    let image = request.image.as_deref();
+    if image.is_some_and(|image| !pods.any(|one| is_pod(one, image))) {
+        return Ok(Some(behind));
+    }
     let loaded = worker.reload(&request.desired, &request.admin_key, request.timeout);
     let Err(fault) = loaded.await else {
         return Ok(None);
     };
-    let behind = other(&status, &request.desired);
     Ok(Some(match fault {
         Fault::Refused { message, .. } if status.last_error.is_empty() => {
             format!("{behind}: {}", cut(&message))

@@ -354,8 +354,9 @@ async fn a_pod_that_nobody_reaches_says_nothing_of_the_revision() {
 
 fn survey_request() -> SurveyRequest {
     SurveyRequest {
-        pods: Vec::new(),
+        pods: vec![crate::pods::tests::worker("a")],
         desired: desired("new"),
+        image: Some(crate::pods::tests::worker("a").image),
         admin_key: Secret::from("rma_key".to_owned()),
         timeout: Duration::from_secs(30),
     }
@@ -430,4 +431,14 @@ async fn a_pod_that_serves_something_else_is_told_what_is_wanted() {
         assert_eq!(said[0].answer, Answer::Serves);
         assert_eq!(asked(&script), told);
     }
+    // Not one of another image, which goes.
+    let (pod, script) = worker("a", vec![Ok(1)]).await;
+    script.status.lock().unwrap().revision = "old".to_owned();
+    let request = SurveyRequest {
+        image: Some("other:2".to_owned()),
+        ..survey_request()
+    };
+    let said = survey::survey(vec![pod], &request).await;
+    assert_eq!(said[0].answer, Answer::Behind("it serves old".to_owned()));
+    assert_eq!(asked(&script), Vec::<String>::new());
 }
