@@ -469,10 +469,6 @@ fn broke_off(
         served: false,
     };
     memory.remember_failure(failed.clone());
-    if matches!(attempt.stage, Stage::Reloading(_)) {
-        // Pods may have loaded it before another refused it.
-        restore(memory, actions);
-    }
     ended(memory, Some(Kept::Failed(Box::new(failed))), actions);
 }
 

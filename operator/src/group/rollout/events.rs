@@ -37,7 +37,7 @@ impl Rollout {
             Done::Reloaded(inputs, Err(failure)) => {
                 self.setback = Some(failure.clone());
                 self.feed(Event::ReloadFailed(inputs, failure), now);
-                // Some pods may have loaded it.
+                // Some pods may have loaded it: they are asked, and told what serves.
                 self.convergence.doubt();
             }
         }

@@ -638,6 +638,41 @@ async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_push_that_a_pod_refused_all_are_asked_what_they_serve() {
+    use crate::pods::tests::worker;
+    use crate::reload::Reloaded;
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    deploy(&mut rollout, &group, "1", "t1", "ok");
+    let pods = [worker("p"), worker("q")];
+    let reached = Reloaded {
+        pods: vec!["p".to_owned(), "q".to_owned()],
+        unreachable: 0,
+    };
+    let refused = Failure {
+        reason: Reason::ReloadFailed,
+        message: "pod q: boom (1 pod serves it)".to_owned(),
+        transient: false,
+    };
+    for (result, asked) in [(Ok(reached), vec![]), (Err(refused), vec!["p", "q"])] {
+        let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+            panic!("a reload is next");
+        };
+        tell(&mut rollout, &group, Done::Reloaded(served.inputs, result));
+        assert!(!rollout.observe(&group, &pods, None, Instant::now()));
+        let names: Vec<String> = rollout.to_ask.drain(..).map(|pod| pod.name).collect();
+        assert_eq!(names, asked);
+        if names.is_empty() {
+            deploy(&mut rollout, &group, "2", "t2", "ok");
+        }
+    }
+    assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+    // One that loaded it is not taken for one that serves what is wanted.
+    assert_eq!(rollout.convergence().count(pods.iter()), (0, 2));
+    assert!(!rollout.convergence().is_blank());
+}
+
+#[tokio::test(start_paused = true)]
 async fn ops09_a_push_while_a_job_runs_is_fetched_at_once() {
     let (group, mut rollout) = (group(), rollout());
     run(&mut rollout, &group);

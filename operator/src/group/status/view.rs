@@ -79,9 +79,7 @@ impl<'a> View<'a> {
 
     /// Why the last attempt broke off, while it is to be made again.
     fn setback(&self) -> Option<&Failure> {
-        // The first load of what serves is no second try: the setback is of something else.
-        let restoring = self.memory.restoring.as_ref();
-        let waits = self.memory.retry.is_some() || restoring.is_some_and(|one| one.times > 0);
+        let waits = self.memory.retry.is_some() || self.memory.restoring.is_some();
         self.rollout.setback().filter(|_| waits)
     }
 
