@@ -149,11 +149,9 @@ async fn run(group: &McpGroup, key: &GroupKey, ctx: &Arc<Context>) -> Result<Act
     };
     let word = result.as_ref().map_or("error", Outcome::state);
     ctx.metrics.reconciled(word, began.elapsed());
-    ctx.metrics.moved(state.word.replace(word), Some(word));
     let rollout = state.rollout.as_ref();
     let fails = rollout.is_some_and(|rollout| rollout.trouble().is_some());
-    let failed = std::mem::replace(&mut state.source_fails, fails);
-    ctx.metrics.source_fails(fails, failed);
+    state.counted.count(&ctx.metrics, word, fails);
     match (result, told) {
         (Err(error), _) if error.is_terminating() => Ok(Action::await_change()),
         (Err(error), _) | (Ok(_), Err(error)) => Err(error),

@@ -206,6 +206,13 @@ impl Metrics {
         }
     }
 
+    /// How many groups are in a state, and how many sources fail.
+    #[cfg(test)]
+    pub(crate) fn standing(&self, state: &'static str) -> (i64, i64) {
+        let groups = self.groups.get_or_create(&ByState { state }).get();
+        (groups, self.sources_failing.get())
+    }
+
     /// A deploy ended.
     pub(crate) fn deployed(&self, result: &'static str, took: Duration) {
         self.deploys.get_or_create(&ByResult { result }).inc();

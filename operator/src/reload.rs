@@ -86,8 +86,13 @@ pub(crate) struct SurveyRequest {
     pub(crate) pods: Vec<PodView>,
     /// What is wanted.
     pub(crate) desired: DesiredState,
+    /// The image that it was deployed with, if that is known: a pod of another may not even have the Python for it, and is
+    /// told nothing.
+    pub(crate) image: Option<String>,
     /// The key of `ramen.v1.Admin`.
     pub(crate) admin_key: Secret,
+    /// How long loading may take: a pod that serves something else is told what is wanted.
+    pub(crate) timeout: Duration,
 }
 
 /// What a pod said.
@@ -95,8 +100,19 @@ pub(crate) struct SurveyRequest {
 pub(crate) struct Said {
     /// Which.
     pub(crate) pod: String,
-    /// Why it does not serve what is wanted, for people; absent when it does.
-    pub(crate) behind: Option<String>,
+    /// Whether it serves what is wanted.
+    pub(crate) answer: Answer,
+}
+
+/// Whether a pod serves what is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It does.
+    Serves,
+    /// It does not; why, for people.
+    Behind(String),
+    /// It cannot be asked: that says nothing of what it serves.
+    Silent,
 }
 
 /// What reloads pods.

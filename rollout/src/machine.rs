@@ -203,10 +203,11 @@ fn consider(memory: &mut Memory, target: Revision, actions: &mut Vec<Action>) ->
     if waiting_for(memory, &known.revision) {
         return Some(Kept::Waiting);
     }
-    // The way back: it was deployed before and its layers were kept.
+    // The way back, or another try to load it: it was deployed before and its layers were kept.
     if let Some(ready) = memory
         .previous
         .iter()
+        .chain(&memory.candidate)
         .find(|served| served.inputs == inputs)
     {
         let mut candidate = ready.clone();
@@ -326,7 +327,9 @@ fn configured(memory: &mut Memory, settings: Settings, actions: &mut Vec<Action>
     let given = (&before.secrets, &memory.settings.secrets);
     let given_others = matches!(given, (Some(before), Some(now)) if before != now);
     if given_others {
-        memory.failed.clear();
+        // What was taken back had been deployed with good values: only a change of its own, or being asked for, brings it
+        // back.
+        memory.failed.retain(|failed| failed.served);
     }
     supersede(memory, given_others);
     next(memory, actions);

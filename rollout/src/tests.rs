@@ -266,6 +266,34 @@ fn what_failed_is_tried_again_with_other_secrets_and_what_serves_goes_on() {
 }
 
 #[test]
+fn other_secrets_do_not_bring_back_what_was_taken_back() {
+    let given = |secrets: &str| {
+        let secrets = Some(secrets.to_owned());
+        Event::Configured(Settings {
+            secrets,
+            ..Settings::default()
+        })
+    };
+    let mut memory = Memory::default();
+    step(&mut memory, given("1"));
+    let old = serving(&mut memory, "a", "ta");
+    let new = serving(&mut memory, "b", "tb");
+    step(&mut memory, Event::Unhealthy(new.clone(), failure(false)));
+    step(&mut memory, Event::Reloaded(old.clone()));
+    let actions = step(&mut memory, given("2"));
+    assert!(
+        matches!(&*actions, [Action::Keep(Kept::Failed(failed))] if failed.inputs == new),
+        "{actions:?}"
+    );
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, old);
+    let actions = step(&mut memory, Event::Requested("1".to_owned()));
+    assert!(
+        matches!(&*actions, [Action::Resolve, Action::Deploy { inputs, .. }] if *inputs == new),
+        "{actions:?}"
+    );
+}
+
+#[test]
 fn a_deploy_ends_at_last_however_fast_pushes_come() {
     let mut memory = Memory::default();
     let mut given_up = 0;
@@ -316,6 +344,43 @@ fn a_transient_failure_is_tried_again_after_growing_pauses_and_counts_in_the_end
         assert!(matches!(&*actions, [Action::Deploy { .. }]), "{actions:?}");
     }
     assert_eq!(pauses, [5, 10, 20, 40, 80]);
+}
+
+#[test]
+fn a_load_is_tried_again_without_a_deploy_and_counts_in_the_end() {
+    let mut memory = Memory::default();
+    let good = serving(&mut memory, "a", "good");
+    step(&mut memory, Event::Observed(revision("b")));
+    step(&mut memory, fetched("b", "bad"));
+    let bad = memory.inputs("bad");
+    step(&mut memory, deployed(&bad));
+    let refused = Event::ReloadFailed(bad.clone(), failure(true));
+    for _ in 0..memory.settings.max_retries {
+        let actions = step(&mut memory, refused.clone());
+        assert!(
+            matches!(
+                &*actions,
+                [Action::RetryAfter(_), Action::Keep(Kept::Waiting)]
+            ),
+            "{actions:?}"
+        );
+        // It is deployed: that is not done once more.
+        let actions = step(&mut memory, Event::RetryDue);
+        assert!(
+            matches!(&*actions, [Action::Reload(served)] if served.inputs == bad),
+            "{actions:?}"
+        );
+    }
+    let actions = step(&mut memory, refused);
+    assert!(
+        matches!(
+            &*actions,
+            [Action::Keep(Kept::Failed(failed)), Action::Prune(_)] if failed.inputs == bad
+        ),
+        "{actions:?}"
+    );
+    assert_eq!(memory.candidate, None);
+    assert_eq!(memory.serving.as_ref().unwrap().inputs, good);
 }
 
 #[test]

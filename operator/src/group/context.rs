@@ -1,6 +1,6 @@
 //! What runs share, and what is remembered of each group in this process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -97,9 +97,35 @@ pub(crate) struct State {
     /// What keeps the group from being acted on, as of the last run.
     pub(super) invalid: Option<Invalid>,
     pub(super) status: Option<McpGroupStatus>,
-    /// What is counted of it: where it stands, and whether its source fails.
-    pub(super) word: Option<&'static str>,
-    pub(super) source_fails: bool,
+    pub(super) counted: Counted,
+}
+
+/// What is counted of a group: where it stands, and whether its source fails. Taken back with the last run that holds its
+/// state, which may outlive the group.
+#[derive(Default)]
+pub(super) struct Counted {
+    metrics: Option<Metrics>,
+    word: Option<&'static str>,
+    source_fails: bool,
+}
+
+impl Counted {
+    /// Counts it as it is after a run.
+    pub(super) fn count(&mut self, metrics: &Metrics, word: &'static str, source_fails: bool) {
+        metrics.moved(self.word.replace(word), Some(word));
+        let failed = std::mem::replace(&mut self.source_fails, source_fails);
+        metrics.source_fails(source_fails, failed);
+        self.metrics = Some(metrics.clone());
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.moved(self.word, None);
+            metrics.source_fails(false, self.source_fails);
+        }
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -147,21 +173,18 @@ impl Context {
         locked(&self.kept).remove(key);
         locked(&self.pauses).remove(key);
         self.gateways.notify_one();
-        if let Some(state) = locked(&self.states).remove(key)
-            && let Ok(state) = state.try_lock()
-        {
-            self.metrics.moved(state.word, None);
-            self.metrics.source_fails(false, state.source_fails);
-        }
+        // What ends with it does so without the lock.
+        let state = locked(&self.states).remove(key);
+        drop(state);
     }
 
     /// Forgets all groups but these: what a watch missed.
     pub(crate) fn retain(&self, there: &dyn Fn(&GroupKey) -> bool) {
-        let gone: Vec<GroupKey> = {
-            let states = locked(&self.states);
-            states.keys().filter(|key| !there(key)).cloned().collect()
-        };
-        for key in gone {
+        // A run that outlived its group leaves something in some of them.
+        let mut known: HashSet<GroupKey> = locked(&self.states).keys().cloned().collect();
+        known.extend(locked(&self.kept).keys().cloned());
+        known.extend(locked(&self.pauses).keys().cloned());
+        for key in known.into_iter().filter(|key| !there(key)) {
             self.forget(&key);
         }
     }
@@ -213,8 +236,7 @@ impl State {
         if self.uid != uid {
             *self = Self {
                 uid: uid.to_owned(),
-                word: self.word,
-                source_fails: self.source_fails,
+                counted: std::mem::take(&mut self.counted),
                 ..Self::default()
             };
         }

@@ -1,5 +1,7 @@
 //! Which pods serve what is wanted: those that a push has loaded it into, and those that say so. A pod that answers calls is
-//! asked once, and again, later each time, while it serves something else. When all serve it, nobody is asked.
+//! asked once, and again, later each time, while it serves something else. When all serve it, nobody is asked. A pod that
+//! answers calls and never the operator (a mesh that lets nobody else in, an operator outside of the cluster) is not known
+//! to serve it, and does not hold the group up for ever.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,11 +10,13 @@ use ramen_rollout::Inputs;
 use tokio::time::Instant;
 
 use crate::pods::PodView;
-use crate::reload::Said;
+use crate::reload::{Answer, Said};
 
 /// A pod that serves something else is asked again after this time, later each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 const LAST_PAUSE: Duration = Duration::from_mins(5);
+/// After as many questions that it did not answer, nothing is expected of a pod.
+const MAX_UNANSWERED: u32 = 3;
 
 /// What is known of the pods that answer calls.
 #[derive(Debug, Default)]
@@ -21,6 +25,8 @@ pub(crate) struct Convergence {
     of: Option<Inputs>,
     /// By name; a pod that was not asked yet is not in it.
     heard: BTreeMap<String, Heard>,
+    /// What was heard holds no more: what was told before does not stand in for it.
+    doubted: bool,
     asked: u32,
     asking: bool,
     ask_at: Option<Instant>,
@@ -30,8 +36,9 @@ pub(crate) struct Convergence {
 struct Heard {
     /// How often its container had ended by then, once that was counted: another one loads anew.
     restarts: Option<u32>,
-    /// Why it serves something else.
-    behind: Option<String>,
+    answer: Answer,
+    /// How many questions in a row it did not answer.
+    unanswered: u32,
 }
 
 impl Convergence {
@@ -72,7 +79,7 @@ impl Convergence {
         let again = self.ask_at.take_if(|at| *at <= now).is_some();
         let due = pods.iter().filter(|pod| {
             let heard = self.heard.get(&pod.name);
-            answers(pod) && heard.is_none_or(|heard| again && heard.behind.is_some())
+            answers(pod) && heard.is_none_or(|heard| again && heard.answer != Answer::Serves)
         });
         let due: Vec<PodView> = due.cloned().collect();
         self.asked = self.asked.saturating_add(u32::from(again));
@@ -84,12 +91,27 @@ impl Convergence {
     pub(super) fn said(&mut self, of: &Inputs, said: Vec<Said>) {
         self.asking = false;
         if self.of.as_ref() == Some(of) {
-            self.heard.extend(said.into_iter().map(|one| {
-                let behind = one.behind;
-                let restarts = None;
-                (one.pod, Heard { restarts, behind })
-            }));
+            for Said { pod, answer } in said {
+                let before = self.heard.get(&pod).map_or(0, |heard| heard.unanswered);
+                let silent = answer == Answer::Silent;
+                let heard = Heard {
+                    restarts: None,
+                    answer,
+                    unanswered: if silent { before.saturating_add(1) } else { 0 },
+                };
+                self.heard.insert(pod, heard);
+            }
+        } else {
+            // A pod that was asked then may have gone back to it after it was told what is wanted now.
+            self.heard.clear();
         }
+    }
+
+    /// Pods may serve something else by now: all are asked again.
+    pub(super) fn doubt(&mut self) {
+        self.heard.clear();
+        self.doubted = true;
+        self.ask_at = None;
     }
 
     /// A push has loaded it into these pods.
@@ -97,7 +119,8 @@ impl Convergence {
         self.turn_to(Some(wanted));
         let serves = || Heard {
             restarts: None,
-            behind: None,
+            answer: Answer::Serves,
+            unanswered: 0,
         };
         self.heard
             .extend(pods.into_iter().map(|pod| (pod, serves())));
@@ -110,7 +133,7 @@ impl Convergence {
 
     /// No pod was heard of yet: this process knows nothing.
     pub(crate) fn is_blank(&self) -> bool {
-        self.heard.is_empty()
+        self.heard.is_empty() && !self.doubted
     }
 
     /// How many of these pods serve what is wanted, and how many of them were not asked yet.
@@ -119,17 +142,32 @@ impl Convergence {
         for pod in pods.filter(|pod| answers(pod)) {
             match self.heard.get(&pod.name) {
                 None => unasked += 1,
-                Some(heard) => serve += u32::from(heard.behind.is_none()),
+                Some(heard) => serve += u32::from(heard.answer == Answer::Serves),
             }
         }
         (serve, unasked)
     }
 
-    /// The first of these pods that serves something else, and why.
+    /// How many of these pods were asked often enough in vain: what they serve is not known.
+    pub(crate) fn unknown<'p>(&self, pods: impl Iterator<Item = &'p PodView>) -> u32 {
+        let mut unknown = 0;
+        for pod in pods.filter(|pod| answers(pod)) {
+            let heard = self.heard.get(&pod.name);
+            unknown += u32::from(heard.is_some_and(|heard| heard.unanswered >= MAX_UNANSWERED));
+        }
+        unknown
+    }
+
+    /// The first of these pods that is not known to serve it, and why.
     pub(crate) fn behind<'p>(&self, pods: impl Iterator<Item = &'p PodView>) -> Option<String> {
         let pods = pods.filter(|pod| answers(pod));
         let behind = pods.filter_map(|pod| {
-            let why = self.heard.get(&pod.name)?.behind.as_ref()?;
+            let why = match &self.heard.get(&pod.name)?.answer {
+                Answer::Serves => return None,
+                Answer::Behind(why) => why.as_str(),
+                // The same words each time, however it is not reached.
+                Answer::Silent => "it does not answer the operator",
+            };
             Some((&pod.name, why))
         });
         let (name, why) = behind.min()?;

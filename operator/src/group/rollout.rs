@@ -5,7 +5,7 @@ mod events;
 mod known;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ramen_group::{DesiredState, Finding, LayerRef, Reason};
@@ -92,6 +92,8 @@ pub(crate) struct Rollout {
     pub(super) found: Option<Resolved>,
     /// What the last question was asked with.
     asked_with: Option<Arc<Credentials>>,
+    /// The source has answered, or failed, since the start.
+    looked: bool,
     trouble: Option<Trouble>,
     troubles: u32,
     /// Why the last attempt broke off, while it is to be made again.
@@ -162,6 +164,7 @@ impl Rollout {
             resolving: false,
             found: None,
             asked_with: None,
+            looked: false,
             trouble: None,
             troubles: 0,
             setback: None,
@@ -178,6 +181,11 @@ impl Rollout {
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.saved.memory
+    }
+
+    /// Whether this process knows how the source does.
+    pub(crate) fn has_looked(&self) -> bool {
+        self.looked
     }
 
     pub(crate) fn trouble(&self) -> Option<&Trouble> {
@@ -242,9 +250,26 @@ impl Rollout {
         now: Instant,
     ) {
         let settings = settings(group, operator);
-        if !self.started || settings != self.saved.memory.settings {
-            self.feed(Event::Configured(settings), now);
+        // What has come in was asked for with the settings of before, and is taken so. A deploy with other secrets has the
+        // same inputs: until the one of before is stopped its end must not come in, or it is taken for the new one's.
+        let inbox = Arc::clone(&self.inbox);
+        let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        for done in inbox.drain(..) {
+            self.finished(done, group, now);
         }
+        if !self.started || settings != self.saved.memory.settings {
+            let given_others = settings.secrets != self.saved.memory.settings.secrets;
+            let before = self.pending.len();
+            self.feed(Event::Configured(settings), now);
+            let mut started = self.pending.iter().skip(before);
+            if given_others
+                && started.any(|action| matches!(action, Action::Deploy { .. }))
+                && let Some(deploying) = &self.deploying
+            {
+                deploying.stop.cancel();
+            }
+        }
+        drop(inbox);
         if !self.started {
             self.started = true;
             self.feed(Event::Restarted, now);
@@ -262,13 +287,6 @@ impl Rollout {
             && self.saved.memory.requested.as_deref() != Some(token)
         {
             self.feed(Event::Requested(token.clone()), now);
-        }
-        let done: Vec<Done> = match self.inbox.lock() {
-            Ok(mut inbox) => inbox.drain(..).collect(),
-            Err(poisoned) => poisoned.into_inner().drain(..).collect(),
-        };
-        for done in done {
-            self.finished(done, group, now);
         }
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             self.feed(Event::RetryDue, now);

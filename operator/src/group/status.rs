@@ -176,12 +176,16 @@ async fn announce(
             .find(|condition| condition.type_ == kind);
         found.cloned()
     };
-    for kind in [
+    // Of a group that serves, nothing else tells that its runs fail.
+    let serves = find(after, conditions::READY).is_some_and(|ready| ready.status == "True");
+    let runs = (failed && serves).then_some(conditions::RECONCILING);
+    let kinds = [
         conditions::READY,
         conditions::SOURCE_FETCHED,
         conditions::DEPLOYED,
         conditions::STALLED,
-    ] {
+    ];
+    for kind in kinds.into_iter().chain(runs) {
         let Some(new) = find(after, kind) else {
             continue;
         };
@@ -198,7 +202,7 @@ async fn announce(
         }
         let was_good = old.is_some_and(|old| old.status == "True");
         let warning = match kind {
-            conditions::STALLED => true,
+            conditions::STALLED | conditions::RECONCILING => true,
             conditions::DEPLOYED | conditions::SOURCE_FETCHED => new.status == "False",
             _ => failed || (new.status == "False" && was_good),
         };

@@ -75,13 +75,26 @@ impl Work {
         wake: &Wake,
         work: impl Future<Output = Done> + Send + 'static,
     ) -> AbortHandle {
+        Self::start_until(rollout, group, wake, CancellationToken::new(), work)
+    }
+
+    /// Of what is stopped before its end is in the inbox no end is told.
+    fn start_until(
+        rollout: &mut Rollout,
+        group: &Validated,
+        wake: &Wake,
+        stop: CancellationToken,
+        work: impl Future<Output = Done> + Send + 'static,
+    ) -> AbortHandle {
         let (inbox, wake, key) = (Arc::clone(&rollout.inbox), wake.clone(), group.key.clone());
         rollout.tasks.spawn(async move {
             let done = work.await;
-            inbox
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(done);
+            {
+                let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+                // Whoever stops it holds the lock.
+                let given_up = stop.is_cancelled();
+                inbox.push(if given_up { Done::GivenUp } else { done });
+            }
             wake.wake(&key);
         })
     }
@@ -204,7 +217,7 @@ impl Work {
         let (deploy, metrics) = (Arc::clone(&self.deploy), self.metrics.clone());
         let stopped = stop.clone();
         let began = tokio::time::Instant::now();
-        let task = Self::start(rollout, group, wake, async move {
+        let task = Self::start_until(rollout, group, wake, stop.clone(), async move {
             let report = match request {
                 Some(request) => deploy.deploy(request).await,
                 None => Err(Failure {
@@ -298,8 +311,10 @@ impl Work {
         };
         let said = self.reload.survey(SurveyRequest {
             pods,
+            image: image_of(&serving.inputs).map(str::to_owned),
             desired: serving.desired,
             admin_key: group.own.admin.clone(),
+            timeout: group.spec.rollout.timeout,
         });
         Self::start(rollout, group, wake, async move {
             Done::Surveyed(serving.inputs, said.await)

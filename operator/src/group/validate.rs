@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ramen_crds::gateway::UpstreamEntry;
-use ramen_crds::{ErrorEntry, McpGroup, RefSpec, SecretName, ValidatedGroup, secret_variables};
+use ramen_crds::{
+    ErrorEntry, McpGroup, Reach, RefSpec, SecretName, Upstream, ValidatedGroup, secret_variables,
+};
 use ramen_group::{Finding, Reason, keys_of_entries};
 use ramen_redact::{KeySet, Secret};
 use ramen_source::git::{Credentials, GitLimits, GitUrl, Remote, UrlPolicy, Wanted};
@@ -48,7 +50,7 @@ impl Validated {
             .unwrap_or(&operator.worker_image)
     }
 
-    /// As it was, with the keys of now: one that was thrown away meanwhile must not come back.
+    /// As it was, with the keys and the values of now: one that was thrown away meanwhile must not come back.
     pub(crate) fn held(&self, group: &McpGroup, referenced: &Referenced) -> Self {
         let mut held = self.clone();
         held.own = referenced.own.clone();
@@ -57,12 +59,28 @@ impl Validated {
                 held.callers = callers(None, referenced.own_keys.as_deref(), &held.own);
             }
             (Some(name), Some(keys)) if keys.secret_ref.name == name.as_str() => {
-                if let Some(Some(data)) = &referenced.keys {
-                    held.callers = callers(Some(data.as_ref()), None, &held.own);
+                match &referenced.keys {
+                    Some(Some(data)) => {
+                        held.callers = callers(Some(data.as_ref()), None, &held.own);
+                    }
+                    // With the Secret all its keys were thrown away.
+                    Some(None) => held.callers = KeySet::default(),
+                    None => {}
                 }
             }
             // Of another Secret than the pods have.
             (Some(_), _) => {}
+        }
+        for (upstream, entry) in self.spec.upstreams.iter().zip(&mut held.upstreams) {
+            let settings = match &upstream.reach {
+                Reach::Http { headers, .. } => headers,
+                Reach::Command { env, .. } => env,
+            };
+            // Those of other Secrets than the group names now were not read.
+            let mut secrets = settings.secrets();
+            if secrets.all(|name| referenced.upstreams.contains_key(name.as_str())) {
+                *entry = filled_in(upstream, &referenced.upstreams);
+            }
         }
         held
     }
@@ -148,12 +166,7 @@ pub(crate) fn validate(
     let upstreams: Vec<_> = spec
         .upstreams
         .iter()
-        .map(|upstream| {
-            UpstreamEntry::new(upstream, |secret, key| {
-                let found = upstreams.get(secret.as_str())?.as_ref()?;
-                found.0.get(key).map(Vec::as_slice)
-            })
-        })
+        .map(|upstream| filled_in(upstream, &upstreams))
         .collect();
     let mut faults: Vec<_> = faults
         .iter()
@@ -209,6 +222,14 @@ fn unknown_keys(spec: &ValidatedGroup, callers: &KeySet) -> Vec<Finding> {
             Finding::group(Reason::AccessKeyUnknown, message)
         })
         .collect()
+}
+
+/// An upstream with the values of these Secrets.
+fn filled_in(upstream: &Upstream, secrets: &BTreeMap<String, Found>) -> UpstreamEntry {
+    UpstreamEntry::new(upstream, |secret, key| {
+        let found = secrets.get(secret.as_str())?.as_ref()?;
+        found.0.get(key).map(Vec::as_slice)
+    })
 }
 
 /// One whose Secret is not there costs its own tools alone.
@@ -444,6 +465,45 @@ pub(crate) mod tests {
             ..referenced()
         };
         assert_eq!(validated(spec, there).faults, []);
+    }
+
+    #[test]
+    fn keys_and_values_that_were_thrown_away_do_not_come_back_in_what_is_held() {
+        let token = json!({"name": "other", "key": "token"});
+        let upstream = json!({
+            "name": "other", "url": "https://mcp.example.com/mcp",
+            "headers": [{"name": "Authorization", "secretRef": token}],
+        });
+        let spec = json!({"keys": {"secretRef": {"name": "mine"}}, "upstreams": [upstream]});
+        let found = |keys: Option<&str>, token: Option<&str>| Referenced {
+            keys: Some(keys.map(|key| data(&[("ci", key)]))),
+            upstreams: [(
+                "other".to_owned(),
+                token.map(|token| data(&[("token", token)])),
+            )]
+            .into(),
+            ..referenced()
+        };
+        let valid = validated(spec.clone(), found(Some("rmk_1"), Some("t1")));
+        let held = |found: &Referenced| valid.held(&group(spec.clone()), found);
+        let same = held(&found(Some("rmk_1"), Some("t1")));
+        assert_eq!(
+            (&same.callers, &same.upstreams),
+            (&valid.callers, &valid.upstreams)
+        );
+        assert!(same.callers.admits("rmk_1"));
+        let other = held(&found(Some("rmk_2"), Some("t2")));
+        assert!(other.callers.admits("rmk_2") && !other.callers.admits("rmk_1"));
+        assert_eq!(other.upstreams[0].values["Authorization"], "t2");
+        let gone = held(&found(None, None));
+        assert!(gone.callers.is_empty());
+        assert!(gone.upstreams[0].fault.is_some() && gone.upstreams[0].values.is_empty());
+        // One whose Secret the group names no more was not read.
+        let unread = Referenced {
+            upstreams: BTreeMap::new(),
+            ..found(Some("rmk_1"), None)
+        };
+        assert_eq!(held(&unread).upstreams, valid.upstreams);
     }
 
     #[test]

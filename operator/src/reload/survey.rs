@@ -1,4 +1,5 @@
-//! Asks pods that answer calls whether they serve what is wanted.
+//! Asks pods that answer calls whether they serve what is wanted, and tells it to those that do not: a pod follows its
+//! `ConfigMap` only to what it did not have before.
 
 use futures::StreamExt as _;
 use ramen_group::DesiredState;
@@ -6,7 +7,8 @@ use ramen_proto::v1::StatusResponse;
 
 use super::push::Target;
 use super::worker::{Fault, Worker, serves};
-use super::{Said, SurveyRequest};
+use super::{Answer, Said, SurveyRequest};
+use crate::pods::PodView;
 
 /// Pods that are asked at the same time.
 const AT_ONCE: usize = 8;
@@ -16,38 +18,58 @@ const MAX_WORDS: usize = 300;
 /// What each of the pods says.
 pub(super) async fn survey(pods: Vec<Target>, request: &SurveyRequest) -> Vec<Said> {
     let asked = pods.into_iter().map(async |pod| {
-        let behind = ask(&pod, request).await;
+        let answer = ask(&pod, request).await;
         Said {
             pod: pod.name,
-            behind,
+            answer,
         }
     });
     let said = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
     said.collect().await
 }
 
-/// Why one serves something else; `None` when it does not.
-async fn ask(pod: &Target, request: &SurveyRequest) -> Option<String> {
-    let status = match Worker::connect(pod).await {
-        Ok(worker) => worker.status(&request.admin_key).await,
-        Err(fault) => Err(fault),
-    };
-    match status {
-        Ok(status) if serves(&status, &request.desired) => None,
-        Ok(status) => Some(other(&status, &request.desired)),
+/// Whether one serves what is wanted.
+async fn ask(pod: &Target, request: &SurveyRequest) -> Answer {
+    match serve(pod, request).await {
+        Ok(behind) => behind.map_or(Answer::Serves, Answer::Behind),
         Err(Fault::Unreachable(error)) => {
             tracing::debug!(
                 pod = pod.name,
                 error,
                 "a pod cannot be asked what it serves"
             );
-            // The same words each time, however it is not reached.
-            Some("it does not answer the operator".to_owned())
+            Answer::Silent
         }
         Err(Fault::Refused { message, .. }) => {
-            Some(format!("it does not say what it serves: {}", cut(&message)))
+            Answer::Behind(format!("it does not say what it serves: {}", cut(&message)))
         }
     }
+}
+
+/// Tells one that serves something else what to serve; what it serves nevertheless.
+async fn serve(pod: &Target, request: &SurveyRequest) -> Result<Option<String>, Fault> {
+    let worker = Worker::connect(pod).await?;
+    let status = worker.status(&request.admin_key).await?;
+    if serves(&status, &request.desired) {
+        return Ok(None);
+    }
+    let behind = other(&status, &request.desired);
+    let mut pods = request.pods.iter();
+    let is_pod = |one: &PodView, image: &str| one.name == pod.name && one.image == image;
+    let image = request.image.as_deref();
+    if image.is_some_and(|image| !pods.any(|one| is_pod(one, image))) {
+        return Ok(Some(behind));
+    }
+    let loaded = worker.reload(&request.desired, &request.admin_key, request.timeout);
+    let Err(fault) = loaded.await else {
+        return Ok(None);
+    };
+    Ok(Some(match fault {
+        Fault::Refused { message, .. } if status.last_error.is_empty() => {
+            format!("{behind}: {}", cut(&message))
+        }
+        Fault::Refused { .. } | Fault::Unreachable(_) => behind,
+    }))
 }
 
 /// What it serves instead.

@@ -352,18 +352,24 @@ async fn a_pod_that_nobody_reaches_says_nothing_of_the_revision() {
     assert!(!said[0].blames && said[0].message.contains("does not answer the operator"));
 }
 
-/// What a pod that serves this says when it is asked about the revision `new`.
-async fn asked_about_new(status: StatusResponse) -> Option<String> {
-    let (pod, script) = worker("a", vec![]).await;
-    *script.status.lock().unwrap() = status;
-    let request = SurveyRequest {
-        pods: Vec::new(),
+fn survey_request() -> SurveyRequest {
+    SurveyRequest {
+        pods: vec![crate::pods::tests::worker("a")],
         desired: desired("new"),
+        image: Some(crate::pods::tests::worker("a").image),
         admin_key: Secret::from("rma_key".to_owned()),
-    };
+        timeout: Duration::from_secs(30),
+    }
+}
+
+/// What a pod that serves this, and refuses anything else, says when it is asked about the revision `new`.
+async fn asked_about_new(status: StatusResponse) -> Answer {
+    let (pod, script) = worker("a", vec![Err(refusal("ReloadFailed"))]).await;
+    *script.status.lock().unwrap() = status;
+    let request = survey_request();
     let mut said = survey::survey(vec![pod], &request).await;
     assert_eq!(said.len(), 1);
-    said.pop().unwrap().behind
+    said.pop().unwrap().answer
 }
 
 #[tokio::test]
@@ -383,34 +389,56 @@ async fn a_pod_says_whether_it_serves_what_is_wanted() {
         }),
         ..StatusResponse::default()
     };
-    assert_eq!(asked_about_new(serving("new", "sha256:00")).await, None);
+    let behind = |words: &str| Answer::Behind(words.to_owned());
+    let same = asked_about_new(serving("new", "sha256:00")).await;
+    assert_eq!(same, Answer::Serves);
     // Another commit of the same tree.
-    assert_eq!(asked_about_new(serving("old", "sha256:00")).await, None);
+    let same = asked_about_new(serving("old", "sha256:00")).await;
+    assert_eq!(same, Answer::Serves);
     let refused = StatusResponse {
         last_error: "no room on the disk".to_owned(),
         ..serving("old", "sha256:01")
     };
     let other = asked_about_new(refused).await;
-    assert_eq!(other.as_deref(), Some("it serves old: no room on the disk"));
+    assert_eq!(other, behind("it serves old: no room on the disk"));
     let earlier = asked_about_new(serving("new", "sha256:01")).await;
     assert_eq!(
-        earlier.as_deref(),
-        Some("it serves an earlier deploy of new")
+        earlier,
+        behind("it serves an earlier deploy of new: packages do not load: tools/x: boom")
     );
     // Workers of earlier versions name the revision alone.
-    for (revision, wanted) in [("new", None), ("old", Some("it serves old"))] {
+    let refuses = "it serves old: packages do not load: tools/x: boom";
+    for (revision, wanted) in [("new", Answer::Serves), ("old", behind(refuses))] {
         let named = StatusResponse {
             serving: None,
             ..serving(revision, "")
         };
-        assert_eq!(asked_about_new(named).await.as_deref(), wanted);
+        assert_eq!(asked_about_new(named).await, wanted);
     }
+    let said = survey::survey(vec![nobody("gone")], &survey_request()).await;
+    assert_eq!(said[0].answer, Answer::Silent);
+}
+
+#[tokio::test]
+async fn a_pod_that_serves_something_else_is_told_what_is_wanted() {
+    for (serves, told) in [("old", vec!["new"]), ("new", vec![])] {
+        let (pod, script) = worker("a", vec![Ok(1)]).await;
+        *script.status.lock().unwrap() = StatusResponse {
+            revision: serves.to_owned(),
+            ..StatusResponse::default()
+        };
+        let said = survey::survey(vec![pod], &survey_request()).await;
+        assert_eq!(said[0].answer, Answer::Serves);
+        assert_eq!(asked(&script), told);
+    }
+    // Not one of another image, which goes.
+    let (pod, script) = worker("a", vec![Ok(1)]).await;
+    script.status.lock().unwrap().revision = "old".to_owned();
     let request = SurveyRequest {
-        pods: Vec::new(),
-        desired: desired("new"),
-        admin_key: Secret::from("rma_key".to_owned()),
+        image: Some("other:2".to_owned()),
+        ..survey_request()
     };
-    let said = survey::survey(vec![nobody("gone")], &request).await;
-    let words = "it does not answer the operator";
-    assert_eq!(said[0].behind.as_deref(), Some(words));
+    let said = survey::survey(vec![pod], &request).await;
+    assert_eq!(said[0].answer, Answer::Behind("it serves old".to_owned()));
+    assert_eq!(asked(&script), Vec::<String>::new());
 }

@@ -14,7 +14,7 @@ fn inputs(tree: &str) -> Inputs {
 fn said(pod: &str, behind: Option<&str>) -> Said {
     Said {
         pod: pod.to_owned(),
-        behind: behind.map(str::to_owned),
+        answer: behind.map_or(Answer::Serves, |why| Answer::Behind(why.to_owned())),
     }
 }
 
@@ -60,6 +60,57 @@ async fn pods_that_a_push_did_not_reach_are_asked_until_all_serve_it_and_then_no
     one.said(&of, vec![said("r", None)]);
     assert_eq!(asked(&mut one, &of, &pods), NOBODY);
     assert_eq!((one.count(pods.iter()), one.next_timer()), ((3, 0), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_pod_that_never_answers_nothing_is_known_and_it_is_asked_on() {
+    let (mut one, of) = (Convergence::default(), inputs("a"));
+    let pods = [worker("p"), worker("q")];
+    one.loaded(&of, vec!["p".to_owned()]);
+    let mut unknown = Vec::new();
+    for _ in 0..4 {
+        assert_eq!(asked(&mut one, &of, &pods), ["q"]);
+        let silent = Said {
+            pod: "q".to_owned(),
+            answer: Answer::Silent,
+        };
+        one.said(&of, vec![silent]);
+        assert_eq!(asked(&mut one, &of, &pods), NOBODY);
+        unknown.push(one.unknown(pods.iter()));
+        assert_eq!(
+            one.count(pods.iter()),
+            (1, 0),
+            "it is not taken for updated"
+        );
+        tokio::time::advance(one.next_timer().unwrap() - Instant::now()).await;
+    }
+    assert_eq!(unknown, [0, 0, 1, 1]);
+    let behind = one.behind(pods.iter());
+    assert_eq!(
+        behind.as_deref(),
+        Some("pod q: it does not answer the operator")
+    );
+    // Once it can be asked, what it says counts.
+    assert_eq!(asked(&mut one, &of, &pods), ["q"]);
+    one.said(&of, vec![said("q", Some("it serves b"))]);
+    assert_eq!(one.unknown(pods.iter()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_push_that_was_refused_all_pods_are_asked_anew() {
+    let (mut one, of) = (Convergence::default(), inputs("a"));
+    let pods = [worker("p"), worker("q")];
+    one.loaded(&of, vec!["p".to_owned(), "q".to_owned()]);
+    assert_eq!(asked(&mut one, &of, &pods), NOBODY);
+    one.doubt();
+    assert!(!one.is_blank(), "what was told before does not hold");
+    assert_eq!(one.count(pods.iter()), (0, 2));
+    assert_eq!(asked(&mut one, &of, &pods), ["p", "q"]);
+    // A new revision was loaded while they were asked about the one before, and may have gone back to.
+    let next = inputs("b");
+    one.loaded(&next, vec!["p".to_owned(), "q".to_owned()]);
+    one.said(&of, vec![said("p", None), said("q", None)]);
+    assert_eq!(asked(&mut one, &next, &pods), ["p", "q"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,12 +37,15 @@ impl Rollout {
             Done::Reloaded(inputs, Err(failure)) => {
                 self.setback = Some(failure.clone());
                 self.feed(Event::ReloadFailed(inputs, failure), now);
+                // Some pods may have loaded it: they are asked, and told what serves.
+                self.convergence.doubt();
             }
         }
     }
 
     fn resolved(&mut self, found: Result<Resolved, Trouble>, group: &Validated, now: Instant) {
         self.resolving = false;
+        self.looked = true;
         let interval = group.spec.source.interval;
         match found {
             Ok(found) => {

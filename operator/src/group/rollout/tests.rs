@@ -18,8 +18,9 @@ use std::time::Duration as Time;
 use ramen_group::{Reason, Report};
 use serde_json::json;
 
+use crate::group::dereference::Referenced;
 use crate::group::tasks::Stored;
-use crate::group::validate::tests::{operator, referenced, validated};
+use crate::group::validate::tests::{data, operator, referenced, validated};
 
 fn group() -> Validated {
     validated(json!({}), referenced())
@@ -581,7 +582,7 @@ async fn what_is_remembered_fits_into_a_config_map_whatever_deploys_find() {
 #[tokio::test(start_paused = true)]
 async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
     use crate::pods::tests::worker;
-    use crate::reload::{Reloaded, Said};
+    use crate::reload::{Answer, Reloaded, Said};
     let asked = |rollout: &mut Rollout, group: &Validated, pods: &[PodView]| {
         assert!(!rollout.observe(group, pods, None, Instant::now()));
         let asked = std::mem::take(&mut rollout.to_ask);
@@ -609,7 +610,7 @@ async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
     assert_eq!(asked(&mut rollout, &group, &pods), ["q"]);
     let said = Said {
         pod: "q".to_owned(),
-        behind: Some("it serves nothing".to_owned()),
+        answer: Answer::Behind("it serves nothing".to_owned()),
     };
     tell(
         &mut rollout,
@@ -637,6 +638,41 @@ async fn pods_that_a_push_did_not_reach_are_asked_what_they_serve() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_push_that_a_pod_refused_all_are_asked_what_they_serve() {
+    use crate::pods::tests::worker;
+    use crate::reload::Reloaded;
+    let (group, mut rollout) = (group(), rollout());
+    run(&mut rollout, &group);
+    deploy(&mut rollout, &group, "1", "t1", "ok");
+    let pods = [worker("p"), worker("q")];
+    let reached = Reloaded {
+        pods: vec!["p".to_owned(), "q".to_owned()],
+        unreachable: 0,
+    };
+    let refused = Failure {
+        reason: Reason::ReloadFailed,
+        message: "pod q: boom (1 pod serves it)".to_owned(),
+        transient: false,
+    };
+    for (result, asked) in [(Ok(reached), vec![]), (Err(refused), vec!["p", "q"])] {
+        let Some(Action::Reload(served)) = rollout.pending.pop_front() else {
+            panic!("a reload is next");
+        };
+        tell(&mut rollout, &group, Done::Reloaded(served.inputs, result));
+        assert!(!rollout.observe(&group, &pods, None, Instant::now()));
+        let names: Vec<String> = rollout.to_ask.drain(..).map(|pod| pod.name).collect();
+        assert_eq!(names, asked);
+        if names.is_empty() {
+            deploy(&mut rollout, &group, "2", "t2", "ok");
+        }
+    }
+    assert_eq!(rollout.wanted().unwrap().desired.unwrap().code, code("t1"));
+    // One that loaded it is not taken for one that serves what is wanted.
+    assert_eq!(rollout.convergence().count(pods.iter()), (0, 2));
+    assert!(!rollout.convergence().is_blank());
+}
+
+#[tokio::test(start_paused = true)]
 async fn ops09_a_push_while_a_job_runs_is_fetched_at_once() {
     let (group, mut rollout) = (group(), rollout());
     run(&mut rollout, &group);
@@ -658,5 +694,59 @@ async fn ops09_a_push_while_a_job_runs_is_fetched_at_once() {
     assert!(matches!(
         rollout.pending.pop_front(),
         Some(Action::Fetch(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_deploy_with_other_secrets_is_not_taken_for_that_of_the_new_one() {
+    let given = |value: &str| {
+        let secret = ("weather".to_owned(), Some(data(&[("TOKEN", value)])));
+        let found = Referenced {
+            secrets: vec![secret],
+            ..referenced()
+        };
+        validated(json!({"secrets": [{"name": "weather"}]}), found)
+    };
+    let (group, mut rollout) = (given("1"), rollout());
+    run(&mut rollout, &group);
+    tell(&mut rollout, &group, resolved("1"));
+    let Some(Action::Fetch(revision)) = rollout.pending.pop_front() else {
+        panic!("a fetch is next");
+    };
+    let stored = Stored {
+        commit: "1".to_owned(),
+        label: revision.label.clone(),
+        code: code("t1"),
+    };
+    tell(&mut rollout, &group, Done::Fetched(revision, Ok(stored)));
+    let Some(Action::Deploy {
+        revision, inputs, ..
+    }) = rollout.pending.pop_front()
+    else {
+        panic!("a deploy is next");
+    };
+    // It fails while the Secret is put right: seen in the same run.
+    let failed = Done::Deployed(revision, inputs, Ok(report("t1", "failed")));
+    tell(&mut rollout, &given("2"), failed);
+    assert_eq!(rollout.memory().observed_failure(), None);
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Deploy { .. })
+    ));
+    // One that still runs is stopped in the run that sees the other secrets, and not before.
+    let stop = CancellationToken::new();
+    let task = rollout.tasks.spawn(std::future::pending());
+    rollout.deploying = Some(Deploying {
+        id: "a".to_owned(),
+        task,
+        stop: stop.clone(),
+    });
+    run(&mut rollout, &given("2"));
+    assert!(!stop.is_cancelled() && rollout.pending.is_empty());
+    run(&mut rollout, &given("3"));
+    assert!(stop.is_cancelled());
+    assert!(matches!(
+        rollout.pending.pop_front(),
+        Some(Action::Deploy { .. })
     ));
 }

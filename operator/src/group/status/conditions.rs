@@ -44,7 +44,7 @@ impl Told {
     }
 
     /// As it was told before.
-    fn before(told: &[Condition], kind: &'static str) -> Option<Self> {
+    pub(super) fn before(told: &[Condition], kind: &'static str) -> Option<Self> {
         let told = told.iter().find(|condition| condition.type_ == kind)?;
         let status = match told.status.as_str() {
             "True" => Some(true),
@@ -94,12 +94,16 @@ pub(super) fn all(
             told.push(if kind == STALLED {
                 failed
             } else if serves {
-                Told::new(
-                    READY,
-                    Some(true),
-                    reasons::SERVING,
-                    "the wanted pods serve; the last run broke off",
-                )
+                // A run that broke off says nothing of what serves.
+                let was = Told::before(before, READY).filter(|was| was.status == "True");
+                was.unwrap_or_else(|| {
+                    Told::new(
+                        READY,
+                        Some(true),
+                        reasons::SERVING,
+                        "the wanted pods serve; the last run broke off",
+                    )
+                })
             } else if view.is_none() {
                 Told::before(before, READY).unwrap_or(failed)
             } else {
@@ -121,7 +125,7 @@ pub(super) fn all(
                 known(WORKERS_AVAILABLE),
             )
         },
-        |view| (view.source(), view.deployed(), view.workers()),
+        |view| (view.source(before), view.deployed(), view.workers()),
     );
     told.extend([source, deployed, workers]);
     told

@@ -35,6 +35,7 @@ fn zone(ready: u32, wanted: u32, problem: Option<(&str, &str)>) -> ZoneView {
         ready,
         rolled: ready,
         updated: ready,
+        unknown: 0,
         behind: None,
         problem: problem.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
     }
@@ -190,6 +191,33 @@ async fn a_group_is_not_done_while_pods_serve_something_else() {
 }
 
 #[tokio::test]
+async fn a_pod_that_cannot_be_asked_does_not_hold_the_group_up_and_is_told() {
+    let state = serving(ZoneView {
+        updated: 1,
+        unknown: 1,
+        behind: Some("pod b: it does not answer the operator".to_owned()),
+        ..zone(2, 2, None)
+    });
+    let (outcome, status) = told(&state, &McpGroupStatus::default(), 10);
+    let Outcome::Ready { reason, message } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(reason, "Serving");
+    let words = "; of 1 pods it is not known what they serve: they do not answer the operator";
+    assert!(message.ends_with(words), "{message}");
+    assert!(condition(&status, "Reconciling").is_none());
+    assert_eq!(status.zones[0].updated, 1);
+    // Of one that answers it is known.
+    let state = serving(ZoneView {
+        updated: 0,
+        unknown: 1,
+        ..zone(2, 2, None)
+    });
+    let (_, status) = told(&state, &McpGroupStatus::default(), 10);
+    assert_eq!(says(&status, "Reconciling").1, "CatchingUp");
+}
+
+#[tokio::test]
 async fn a_bad_push_is_in_the_errors_list_while_the_last_good_revision_serves() {
     let mut state = serving(zone(2, 2, None));
     let group = validated(json!({}), referenced());
@@ -326,9 +354,20 @@ async fn announced(
     state: &mut State,
 ) -> Vec<(String, String)> {
     let outcome = View::of(state).unwrap().outcome();
+    announced_of(ctx, server, group, state, Ok(&outcome)).await
+}
+
+/// The same after a run that ended so.
+async fn announced_of(
+    ctx: &Context,
+    server: &mut Server,
+    group: &mut McpGroup,
+    state: &mut State,
+    result: Result<&Outcome, &Error>,
+) -> Vec<(String, String)> {
     let key = GroupKey::new("team-a", "calc");
     let (wrote, all) = server
-        .accept_all(write(ctx, group, &key, state, Ok(&outcome)))
+        .accept_all(write(ctx, group, &key, state, result))
         .await;
     wrote.unwrap();
     group.status = state.status.clone();
@@ -384,6 +423,32 @@ async fn events_tell_of_transitions_and_of_nothing_else() {
 }
 
 #[tokio::test]
+async fn runs_that_fail_under_what_serves_are_an_event_and_leave_ready_as_it_is() {
+    let (client, mut server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let mut state = serving(zone(2, 2, None));
+    let validated = validated(json!({}), referenced());
+    let rollout = state.rollout.as_mut().unwrap();
+    deploy(rollout, &validated, "2", "t2", "failed");
+    let mut group = group(json!({}));
+    announced(&ctx, &mut server, &mut group, &mut state).await;
+    let ready = condition(state.status.as_ref().unwrap(), "Ready").cloned();
+    assert_eq!(ready.as_ref().unwrap().reason, "LastGoodServes");
+    let error = Error::Internal("it broke".to_owned());
+    let failing = vec![("Warning".to_owned(), "Internal".to_owned())];
+    for wanted in [failing, Vec::new()] {
+        let told = announced_of(&ctx, &mut server, &mut group, &mut state, Err(&error)).await;
+        assert_eq!(told, wanted);
+        let status = state.status.as_ref().unwrap();
+        assert_eq!(condition(status, "Ready").cloned(), ready);
+        assert_eq!(says(status, "Reconciling").1, "Internal");
+    }
+    // Its end is none: what is told is as it was.
+    let told = announced(&ctx, &mut server, &mut group, &mut state).await;
+    assert_eq!(told, []);
+}
+
+#[tokio::test]
 async fn a_source_that_fails_under_what_serves_is_an_event_and_so_is_its_end() {
     let (client, mut server) = api();
     let (ctx, _writers, _folder) = context(client);
@@ -399,6 +464,37 @@ async fn a_source_that_fails_under_what_serves_is_an_event_and_so_is_its_end() {
         let told = announced(&ctx, &mut server, &mut group, &mut state).await;
         assert_eq!(told, [(kind.to_owned(), reason.to_owned())]);
     }
+}
+
+#[tokio::test]
+async fn what_another_process_told_of_the_source_stays_until_it_was_asked() {
+    let mut state = serving(zone(2, 2, None));
+    judged::happened(&mut state, judged::unreachable(true));
+    let (_, before) = told(&state, &McpGroupStatus::default(), 10);
+    let fails = ("False".to_owned(), "SourceUnreachable".to_owned());
+    assert_eq!(says(&before, "SourceFetched"), fails);
+    let group = validated(json!({}), referenced());
+    let remembered = Remembered {
+        memory: Some(state.rollout.as_ref().unwrap().wanted().unwrap().remembered),
+        ..Remembered::default()
+    };
+    let mut rollout = Rollout::load(&group.key, &remembered).unwrap();
+    rollout.advance(&group, &operator(), false, tokio::time::Instant::now());
+    state.rollout = Some(rollout);
+    let (_, status) = told(&state, &before, 20);
+    assert_eq!(
+        condition(&status, "SourceFetched"),
+        condition(&before, "SourceFetched")
+    );
+    judged::happened(&mut state, judged::pushed("1"));
+    let (_, status) = told(&state, &status, 30);
+    assert_eq!(says(&status, "SourceFetched").1, "Fetched");
+    assert_eq!(
+        condition(&status, "SourceFetched")
+            .unwrap()
+            .last_transition_time,
+        at(30)
+    );
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! What a status is made of: the memory of the revision machine, and the Deployments.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ramen_crds::{ErrorEntry, LastDeploy, McpGroupStatus, RevisionStatus, ZoneStatus};
 use ramen_group::{Finding, Outcome as DeployOutcome};
 use ramen_rollout::{Failure, Memory, Served, Stage};
@@ -53,16 +54,27 @@ impl<'a> View<'a> {
         (!self.zones.iter().all(settled)).then(|| self.zones.iter().map(rolled).sum())
     }
 
-    /// How many pods are known to serve the wanted revision, while that is not known of all, and what one does instead.
+    /// How many pods are known to serve the wanted revision, while that is not known of all that can be asked, and what one
+    /// does instead.
     fn catching_up(&self) -> Option<(u32, Option<&str>)> {
         let mut zones = self.zones.iter();
-        if zones.all(|zone| zone.updated >= zone.wanted) {
+        if zones.all(|zone| zone.updated.saturating_add(zone.unknown) >= zone.wanted) {
             return None;
         }
         let zones = self.zones.iter();
         let updated = zones.map(|zone| zone.updated.min(zone.wanted)).sum();
         let mut zones = self.zones.iter();
         Some((updated, zones.find_map(|zone| zone.behind.as_deref())))
+    }
+
+    /// What is to be added of pods that cannot be asked what they serve.
+    fn unknown(&self) -> String {
+        match self.zones.iter().map(|zone| zone.unknown).sum::<u32>() {
+            0 => String::new(),
+            unknown => format!(
+                "; of {unknown} pods it is not known what they serve: they do not answer the operator"
+            ),
+        }
     }
 
     /// Why the last attempt broke off, while it is to be made again.
@@ -156,26 +168,25 @@ impl<'a> View<'a> {
                 message,
             };
         }
-        match self.memory.observed_failure() {
-            Some(failed) if failed.served => Outcome::Ready {
-                reason: reasons::ROLLED_BACK,
-                message: format!(
+        let (reason, message) = match self.memory.observed_failure() {
+            Some(failed) if failed.served => (
+                reasons::ROLLED_BACK,
+                format!(
                     "{label} serves again; {} served and was taken back: {}",
                     failed.revision.label, failed.message
                 ),
-            },
-            Some(failed) => Outcome::Ready {
-                reason: reasons::LAST_GOOD_SERVES,
-                message: format!(
+            ),
+            Some(failed) => (
+                reasons::LAST_GOOD_SERVES,
+                format!(
                     "{label} goes on serving; {} was refused: {}",
                     failed.revision.label, failed.message
                 ),
-            },
-            None => Outcome::Ready {
-                reason: reasons::SERVING,
-                message: format!("{label} serves in {wanted} pods"),
-            },
-        }
+            ),
+            None => (reasons::SERVING, format!("{label} serves in {wanted} pods")),
+        };
+        let message = message + &self.unknown();
+        Outcome::Ready { reason, message }
     }
 
     fn nothing_serves(&self) -> Outcome {
@@ -205,7 +216,7 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn source(&self) -> Told {
+    pub(super) fn source(&self, before: &[Condition]) -> Told {
         let kind = conditions::SOURCE_FETCHED;
         let observed = self.memory.observed.as_ref();
         if self.memory.settings.suspended {
@@ -221,6 +232,15 @@ impl<'a> View<'a> {
         if let Some(trouble) = self.rollout.trouble() {
             let finding = &trouble.finding;
             return Told::new(kind, Some(false), finding.reason.as_str(), &finding.message);
+        }
+        // A process that has not asked yet knows no better than the one before it. What it told of a source that was
+        // suspended, or is another by now, is over.
+        if !self.rollout.has_looked()
+            && let Some(told) = Told::before(before, kind)
+            && told.reason != reasons::SUSPENDED
+            && (observed.is_some() || told.status != "True")
+        {
+            return told;
         }
         match observed {
             Some(observed) => Told::new(kind, Some(true), reasons::FETCHED, &observed.label),

@@ -26,7 +26,9 @@ pub(crate) struct ZoneView {
     pub(crate) rolled: u32,
     /// Pods that serve what is wanted, as far as is known.
     pub(crate) updated: u32,
-    /// A pod that serves something else, and why.
+    /// Pods of which it cannot be known: they do not answer the operator.
+    pub(crate) unknown: u32,
+    /// A pod that is not known to serve it, and why.
     pub(crate) behind: Option<String>,
     /// Reason and words of what holds pods up.
     pub(crate) problem: Option<(String, String)>,
@@ -85,6 +87,7 @@ pub(super) fn converge(
         let told = told.iter().find(|told| told.name == zone.name);
         let told = told.filter(|_| convergence.is_blank());
         zone.updated = serve + told.map_or(0, |told| told.updated.min(unasked));
+        zone.unknown = convergence.unknown(of_zone(pods, &zone.name));
         zone.behind = convergence.behind(of_zone(pods, &zone.name));
     }
 }
@@ -119,10 +122,12 @@ fn zone_view(
     let generation = live.and_then(|deployment| deployment.metadata.generation);
     ZoneView {
         known: status.is_some_and(|status| status.observed_generation >= generation),
-        wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas)).max(1)),
+        // A Deployment that says nothing wants one.
+        wanted: wanted.unwrap_or_else(|| number(spec.and_then(|spec| spec.replicas).or(Some(1)))),
         ready: number(status.and_then(|status| status.ready_replicas)),
         rolled: number(status.and_then(|status| status.updated_replicas)),
         updated: 0,
+        unknown: 0,
         behind: None,
         problem: live
             .and_then(refused)

@@ -284,3 +284,27 @@ async fn a_group_that_is_not_run_keeps_its_layers_and_holds_up_nobody_elses_swee
         assert_eq!(keys, ["t1"], "{case}");
     }
 }
+
+#[tokio::test]
+async fn what_is_counted_of_a_group_ends_with_it_also_when_it_goes_during_a_run() {
+    let (client, _server) = api();
+    let (ctx, _writers, _folder) = context(client);
+    let key = GroupKey::new("team-a", "calc");
+    let state = ctx.state(&key);
+    let mut run = state.lock().await;
+    run.counted.count(&ctx.metrics, "progressing", false);
+    ctx.forget(&key);
+    run.counted.count(&ctx.metrics, "ready", true);
+    assert_eq!(ctx.metrics.standing("ready"), (1, 1));
+    // One that was removed and made again is counted once.
+    run.begin("another");
+    assert_eq!(ctx.metrics.standing("ready"), (1, 1));
+    // What the run notes at its end goes with the next look at all groups.
+    ctx.keeps(&key, Vec::new());
+    drop(run);
+    drop(state);
+    assert_eq!(ctx.metrics.standing("ready"), (0, 0));
+    assert_eq!(ctx.metrics.standing("progressing"), (0, 0));
+    ctx.retain(&|_| false);
+    assert!(!ctx.knows_layers(&key));
+}

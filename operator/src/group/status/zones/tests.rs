@@ -56,6 +56,20 @@ fn a_refusal_of_pods_comes_before_what_pods_have_and_that_before_a_missed_deadli
 }
 
 #[test]
+fn a_zone_of_which_nothing_else_is_known_wants_as_many_pods_as_its_deployment() {
+    let wanted = |wanted: Option<u32>, replicas: Option<i32>| {
+        let mut live = live(&json!([]));
+        live.spec.as_mut().unwrap().replicas = replicas;
+        zone_view("default".to_owned(), wanted, Some(&live), None).wanted
+    };
+    assert_eq!(wanted(None, Some(0)), 0);
+    assert_eq!(wanted(None, Some(3)), 3);
+    assert_eq!(wanted(None, None), 1);
+    assert_eq!(wanted(Some(2), Some(0)), 2);
+    assert_eq!(zone_view("default".to_owned(), None, None, None).wanted, 1);
+}
+
+#[test]
 fn the_worst_is_told_and_the_same_whatever_the_order() {
     let mut pods = vec![
         ill("a", TroubleKind::Unplaced, "Unschedulable"),
