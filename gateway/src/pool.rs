@@ -109,7 +109,7 @@ fn failure(error: &str) -> Option<Status> {
         #[serde(default)]
         not_begun: bool,
     }
-    let Failure { message, data } = serde_json::from_str(error).ok()?;
+    let Failure { message, data }: Failure = serde_json::from_str(error).ok()?;
     // Those that a worker says of a call; whatever else an error holds is the answer.
     let code = match data.grpc.as_str() {
         "UNAVAILABLE" if data.not_begun => return Some(not_begun(message)),
