@@ -122,7 +122,7 @@ impl SignIn {
             }
             if let Some(kept) = kept.as_ref().filter(|kept| kept.refresh.is_some()) {
                 match flow::refresh(kept).await {
-                    Ok(tokens) => return Ok(self.keep(server, &tokens)),
+                    Ok(tokens) => return Ok(self.keep(server, tokens).await),
                     Err(why) => {
                         tracing::info!(why, "the sign-in cannot be renewed; a person is asked");
                     }
@@ -140,7 +140,7 @@ impl SignIn {
             let url = ramen_redact::SafeUrl::from(server.clone()).to_string();
             ClientError::SignInFailed { url, why }
         })?;
-        Ok(self.keep(server, &tokens))
+        Ok(self.keep(server, tokens).await)
     }
 
     fn alone(&self, server: &Url) -> Alone {
@@ -148,9 +148,12 @@ impl SignIn {
         Arc::clone(all.entry(store::key(server)).or_default())
     }
 
-    fn keep(&self, server: &Url, tokens: &Tokens) -> Secret {
+    /// Keeps them in the file, which other programs may be changing: that is waited for on a thread of its own.
+    async fn keep(&self, server: &Url, tokens: Tokens) -> Secret {
         let access = tokens.access.clone();
-        if let Err(error) = self.store.put(server, tokens) {
+        let (store, server) = (Arc::clone(&self.store), server.clone());
+        let put = tokio::task::spawn_blocking(move || store.put(&server, &tokens)).await;
+        if let Err(error) = put.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             tracing::warn!(%error, "the sign-in is not kept; the next start asks again");
         }
         access
@@ -163,4 +166,43 @@ fn newer(kept: Option<&Tokens>, before: Option<&Secret>) -> Option<Secret> {
     before
         .is_some_and(|before| *before != kept.access)
         .then(|| kept.access.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt as _;
+
+    use super::register::{Identity, Proof};
+    use super::*;
+    use crate::replace::Change;
+
+    #[tokio::test]
+    async fn another_program_that_changes_the_file_holds_up_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sign-ins.json");
+        let sign_in = SignIn::new(&file, |_| Ok(()));
+        let server = Url::parse("https://mcp.example.com/mcp").unwrap();
+        let tokens = Tokens {
+            access: "an-access-token".into(),
+            refresh: None,
+            expires: None,
+            scope: None,
+            issuer: "https://as.example.com".to_owned(),
+            token_endpoint: Url::parse("https://as.example.com/token").unwrap(),
+            resource: server.to_string(),
+            identity: Identity {
+                id: "a-client".to_owned(),
+                secret: None,
+                proof: Proof::None,
+            },
+        };
+        let others = Change::begin(&file).unwrap();
+        let mut kept = pin!(sign_in.keep(&server, tokens));
+        assert!(kept.as_mut().now_or_never().is_none(), "it waits elsewhere");
+        drop(others);
+        let access = kept.await;
+        assert_eq!(sign_in.kept(&server), Some(access));
+    }
 }

@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use crate::answer::{self, Answer};
 use crate::door::{self, Door};
 use crate::names::{GROUP_HEADER, ZONE_HEADER};
+use crate::origin::Sites;
 
 /// Headers that a page may send, besides those that begin with [`MCP`].
 const MAY_SEND: [&str; 5] = [
@@ -49,7 +50,7 @@ pub(crate) fn preflight(door: &Door, request: &Parts, methods: &'static str) -> 
         told.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }
     told.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-    Some(readable(answer, Some(origin.clone())))
+    Some(readable(answer, &door.sites, Some(origin.clone())))
 }
 
 /// Those of the headers that a page wants to send which it may send.
@@ -65,13 +66,39 @@ fn allowed(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::try_from(names.join(", ")).ok()
 }
 
-/// The same answer, which a page of this origin may read.
-pub(crate) fn readable(mut answer: Answer, origin: Option<HeaderValue>) -> Answer {
+/// The same answer, which a page of this origin may read. Where some may, every answer tells caches that it is another one
+/// for other origins: one without a word of CORS is not for pages.
+pub(crate) fn readable(mut answer: Answer, sites: &Sites, origin: Option<HeaderValue>) -> Answer {
+    let headers = answer.headers_mut();
     if let Some(origin) = origin {
-        let headers = answer.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, MAY_READ);
-        headers.insert(VARY, HeaderValue::from_static("origin"));
+    }
+    if !sites.origins.is_empty() {
+        headers.append(VARY, HeaderValue::from_static("origin"));
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_vary_with_the_origin_where_origins_are_listed() {
+        let listed = Sites {
+            origins: vec!["https://app.example.com".into()],
+            ..Sites::default()
+        };
+        let vary = |sites: &Sites| {
+            let mut answer = answer::empty(StatusCode::OK);
+            let before = HeaderValue::from_static("accept");
+            answer.headers_mut().insert(VARY, before);
+            let answer = readable(answer, sites, None);
+            let all = answer.headers().get_all(VARY).iter();
+            all.cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(vary(&listed), ["accept", "origin"]);
+        assert_eq!(vary(&Sites::default()), ["accept"]);
+    }
 }

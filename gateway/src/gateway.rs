@@ -102,12 +102,14 @@ impl Gateway {
                 let running = self.metrics.begin(group.as_ref().map(|group| &group.name));
                 let answer = endpoint::answer(self, group, &path, peer, request).await;
                 running.end(&answer);
-                return cors::readable(answer, origin);
+                return cors::readable(answer, &self.door.sites, origin);
             }
             Place::Description(oidc, path) => {
                 let (request, preflight) = self.preflight(request, "GET");
-                let answer = preflight.unwrap_or_else(|| described(oidc, &path, &request));
-                cors::readable(answer, origin)
+                preflight.unwrap_or_else(|| {
+                    let answer = described(oidc, &path, &request);
+                    cors::readable(answer, &self.door.sites, origin)
+                })
             }
             Place::Nothing => match door::bounds(request.headers()) {
                 Ok(()) => Refusal::Path.answer(),

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
-use tonic::{Request, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 
 use crate::groups::WorkerAt;
 use crate::names::MAX_MESSAGE;
@@ -79,14 +79,14 @@ impl Session {
         Ok(heard.map(|message| message.body))
     }
 
-    /// Takes note of an answer in it. `Some`: it says that the worker did not begin the call.
+    /// Takes note of an answer in it. `Some`: it is none, but the status that ended the call.
     pub(crate) fn answered(&self, outcome: Result<&str, &str>) -> Option<Status> {
-        let refusal = outcome.err().and_then(refusal);
-        match &refusal {
+        let failure = outcome.err().and_then(failure);
+        match &failure {
             Some(status) => self.worker.ended(status),
             None => self.worker.answered(),
         }
-        refusal
+        failure
     }
 
     /// Who is at the other end.
@@ -95,20 +95,31 @@ impl Session {
     }
 }
 
-/// The status that an error of a session stands for, when it says that nothing of the call ran.
-fn refusal(error: &str) -> Option<Status> {
+/// The status that an error of a session stands for: the stream has one status, and it may carry several calls.
+fn failure(error: &str) -> Option<Status> {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct Failure {
         message: String,
         data: Data,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Data {
+        grpc: String,
+        #[serde(default)]
         not_begun: bool,
     }
-    let refusal: Refusal = serde_json::from_str(error).ok()?;
-    refusal.data.not_begun.then(|| not_begun(refusal.message))
+    let Failure { message, data }: Failure = serde_json::from_str(error).ok()?;
+    // Those that a worker says of a call; whatever else an error holds is the answer.
+    let code = match data.grpc.as_str() {
+        "UNAVAILABLE" if data.not_begun => return Some(not_begun(message)),
+        "UNAVAILABLE" => Code::Unavailable,
+        "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
+        "DEADLINE_EXCEEDED" => Code::DeadlineExceeded,
+        "INTERNAL" => Code::Internal,
+        _ => return None,
+    };
+    Some(Status::new(code, message))
 }
 
 impl std::fmt::Debug for Session {

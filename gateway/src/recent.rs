@@ -62,7 +62,8 @@ struct End {
 #[derive(Debug)]
 pub struct Noted {
     recent: Arc<Recent>,
-    call: Called,
+    /// Until it is remembered.
+    call: Option<Called>,
     begin: Instant,
     end: Mutex<End>,
 }
@@ -90,9 +91,10 @@ impl Noted {
 
 impl Drop for Noted {
     fn drop(&mut self) {
+        let Some(call) = self.call.take() else { return };
         let entry = Entry {
             at: SystemTime::now(),
-            call: self.call.clone(),
+            call,
             end: *self.end(),
             took: self.begin.elapsed(),
         };
@@ -109,7 +111,7 @@ impl Recent {
     pub fn begin(self: &Arc<Self>, call: Called) -> Noted {
         Noted {
             recent: Arc::clone(self),
-            call,
+            call: Some(call),
             begin: Instant::now(),
             end: Mutex::new(End {
                 outcome: Outcome::Cancelled,

@@ -9,8 +9,17 @@ use tokio::task::AbortHandle;
 
 /// Answers from this size on are watched.
 const LARGE: usize = 64 * 1024;
-/// How long a client may take to read one.
+/// How long a client may take to read one, at least.
 const READ_TIME: Duration = Duration::from_mins(2);
+/// Bytes in a second that a client may always take its time for: the time runs until the last byte was written, and one that
+/// reads steadily over a slow line is no one that does not read.
+const SLOWEST: usize = 16 * 1024;
+
+/// How long a client may take to read so many bytes.
+fn read_time(size: usize) -> Duration {
+    let seconds = u64::try_from(size / SLOWEST).unwrap_or(u64::MAX);
+    READ_TIME.max(Duration::from_secs(seconds))
+}
 
 /// Keeps something taken until a large answer was read, and ends the connection of a client that does
 /// not read it: the stream alone cannot be ended while it waits for the client.
@@ -26,9 +35,9 @@ impl<P> SlowReader<P> {
         if size < LARGE {
             return None;
         }
-        let end = Arc::clone(end);
+        let (end, time) = (Arc::clone(end), read_time(size));
         let timer = tokio::spawn(async move {
-            tokio::time::sleep(READ_TIME).await;
+            tokio::time::sleep(time).await;
             end.notify_one();
         });
         Some(Self {
@@ -58,5 +67,22 @@ impl<K> AsRef<[u8]> for Unwritten<K> {
 impl<P> Drop for SlowReader<P> {
     fn drop(&mut self) {
         self.timer.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_answer_has_more_time() {
+        for (size, seconds) in [
+            (LARGE, 120),
+            (120 * SLOWEST, 120),
+            (4 * 1024 * 1024, 256),
+            (64 * 1024 * 1024, 4096),
+        ] {
+            assert_eq!(read_time(size), Duration::from_secs(seconds), "{size}");
+        }
     }
 }

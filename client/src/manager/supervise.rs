@@ -97,7 +97,13 @@ impl Inner {
                     );
                     // Stopped in this moment: the slot may be another one's already.
                     if !self.arrived_for(name, &connected, stop) {
-                        return connected.close().await;
+                        tokio::select! {
+                            biased;
+                            // The manager closes it with all others, in the time that it has.
+                            () = self.stop.cancelled() => self.leaving().push(connected),
+                            () = connected.close() => {}
+                        }
+                        return;
                     }
                     client = Some(connected);
                 }

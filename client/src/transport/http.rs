@@ -6,6 +6,7 @@ mod listen;
 pub(crate) mod mirror;
 mod request;
 mod sse;
+mod tokens;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,11 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Link, Outgoing, QUEUE, Wire, passed};
 use crate::client::Addresses;
-use crate::config::MIN_MASKED;
 use crate::error::ClientError;
 use crate::limits::Limits;
 use crate::oauth::SignIn;
 use dial::Dial;
+use tokens::Tokens;
 
 /// Messages that may be lost and are on their way at once.
 const MAX_POSTS: usize = 8;
@@ -60,26 +61,11 @@ struct State {
     /// Of a legacy server that minted one.
     session: Option<HeaderValue>,
     version: Option<Version>,
-    token: Option<Token>,
+    tokens: Tokens,
     exchanges: HashMap<IdKey, Exchange>,
     listening: Option<AbortHandle>,
     /// Why there was no connection to be had, when nothing was heard of the server since.
     unreachable: Option<String>,
-}
-
-/// Of a sign-in.
-#[derive(Clone)]
-struct Token {
-    value: Secret,
-    mask: Redactor,
-}
-
-impl Token {
-    fn new(value: Secret) -> Self {
-        let long = value.expose().chars().count() >= MIN_MASKED;
-        let mask = Redactor::new(long.then_some(value.expose()));
-        Self { value, mask }
-    }
 }
 
 /// A request that waits for its answer.
@@ -151,11 +137,13 @@ pub(crate) fn open(
         state: Mutex::default(),
         sign_in,
     });
-    shared.state().token = shared
+    let kept = shared
         .sign_in
         .as_ref()
-        .and_then(|sign_in| sign_in.kept(url.expose()))
-        .map(Token::new);
+        .and_then(|sign_in| sign_in.kept(url.expose()));
+    if let Some(token) = kept {
+        shared.state().tokens.add(token);
+    }
     tokio::spawn(keep(Arc::clone(&shared), ended_in));
     Ok(Link {
         wire: Box::new(HttpWire { shared, ended }),
@@ -193,15 +181,15 @@ impl Shared {
 
     /// What a server says, without our secrets in case it quotes them.
     fn masked(&self, text: &str) -> String {
-        self.without_token(self.redactor.redact(text).into_owned())
+        self.without_tokens(self.redactor.redact(text).into_owned())
     }
 
-    fn without_token(&self, text: String) -> String {
-        let token = self.state().token.clone();
-        match token {
-            Some(token) => token.mask.redact(&text).into_owned(),
-            None => text,
+    fn without_tokens(&self, text: String) -> String {
+        let mask = self.state().tokens.mask();
+        if mask.is_empty() {
+            return text;
         }
+        mask.redact(&text).into_owned()
     }
 
     /// The server is not there any more.
@@ -310,7 +298,7 @@ impl Wire for HttpWire {
     }
 
     fn mask(&self, text: String) -> String {
-        self.shared.without_token(text)
+        self.shared.without_tokens(text)
     }
 
     fn hurry(&self, patience: Duration) {

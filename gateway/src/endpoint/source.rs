@@ -43,7 +43,7 @@ impl Source {
         next.unwrap_or_else(|_| Err(pool::overdue()))
     }
 
-    /// The answer came. `Some`: it says that a worker did not begin the request.
+    /// The answer came. `Some`: it is the status of a request that failed at a worker.
     pub(super) fn answered(&self, outcome: Result<&str, &str>) -> Option<Status> {
         match &self.from {
             Answerer::Worker(session) => session.answered(outcome),

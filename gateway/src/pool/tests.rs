@@ -129,6 +129,44 @@ async fn a_worker_that_fails_in_a_row_is_asked_last_until_its_pause_is_over_or_i
     assert!(takes_turns(), "not in a row");
 }
 
+#[test]
+fn an_error_of_a_session_is_the_status_that_its_call_ended_with() {
+    let error = |data: &str| format!(r#"{{"code":-32603,"message":"m","data":{data}}}"#);
+    for (data, code, refused) in [
+        (
+            r#"{"grpc":"UNAVAILABLE","notBegun":true}"#,
+            Code::Unavailable,
+            true,
+        ),
+        (r#"{"grpc":"UNAVAILABLE"}"#, Code::Unavailable, false),
+        (
+            r#"{"grpc":"RESOURCE_EXHAUSTED"}"#,
+            Code::ResourceExhausted,
+            false,
+        ),
+        (
+            r#"{"grpc":"DEADLINE_EXCEEDED"}"#,
+            Code::DeadlineExceeded,
+            false,
+        ),
+        (r#"{"grpc":"INTERNAL"}"#, Code::Internal, false),
+    ] {
+        let status = failure(&error(data)).unwrap();
+        assert_eq!((status.code(), status.message()), (code, "m"), "{data}");
+        assert_eq!(is_not_begun(&status), refused, "{data}");
+        assert!(!was_lost(&status), "the worker says it: {data}");
+    }
+    for data in [
+        r#"{"grpc":"OK"}"#,
+        r#"{"grpc":1}"#,
+        r#"{"uri":"own://r"}"#,
+        "null",
+    ] {
+        assert!(failure(&error(data)).is_none(), "{data}");
+    }
+    assert!(failure(r#"{"code":-32602,"message":"no"}"#).is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_connection_that_break_with_it_are_one_failure() {
     let pool = Pool::new(&["a:1".to_owned().into()]);

@@ -1,6 +1,6 @@
 //! One worker: its connections, its load, and whether it stands aside.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Worker {
     /// Held while connecting, so that a burst opens one connection and not hundreds.
     connecting: tokio::sync::Mutex<()>,
     trouble: Mutex<Trouble>,
+    /// Whether there is any: an answer of a worker that is well takes no lock.
+    troubled: AtomicBool,
     /// How often a worker of its pool was set aside.
     ejections: Arc<AtomicU64>,
 }
@@ -63,6 +65,7 @@ impl Worker {
             links: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
+            troubled: AtomicBool::default(),
             ejections: Arc::clone(ejections),
         }
     }
@@ -140,7 +143,11 @@ impl Worker {
 
     /// A call was answered.
     pub(super) fn answered(&self) {
-        *locked(&self.trouble) = Trouble::default();
+        if self.troubled.load(Ordering::Relaxed) {
+            let mut trouble = locked(&self.trouble);
+            *trouble = Trouble::default();
+            self.troubled.store(false, Ordering::Relaxed);
+        }
     }
 
     /// A call ended with a status. Most of them are an answer.
@@ -154,6 +161,7 @@ impl Worker {
             return;
         }
         trouble.failures += 1;
+        self.troubled.store(true, Ordering::Relaxed);
         if trouble.failures >= IN_A_ROW {
             self.set_aside(&mut trouble);
         }
@@ -176,6 +184,7 @@ impl Worker {
     fn set_aside(&self, trouble: &mut Trouble) {
         let pause = FIRST_PAUSE * 2_u32.pow(trouble.times.min(6));
         trouble.times += 1;
+        self.troubled.store(true, Ordering::Relaxed);
         trouble.until = Some(Instant::now() + pause.min(MAX_PAUSE));
         self.ejections.fetch_add(1, Ordering::Relaxed);
     }

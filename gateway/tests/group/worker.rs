@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -148,6 +148,16 @@ fn nothing_loaded() -> Status {
     ramen_proto::not_begun("no revision of the group is loaded yet")
 }
 
+/// A status of one request of a session.
+fn failed(id: &Value, status: &Status) -> Value {
+    let mut data = json!({"grpc": ramen_proto::code_name(status.code())});
+    if ramen_proto::is_not_begun(status) {
+        data["notBegun"] = true.into();
+    }
+    let error = json!({"code": -32603, "message": status.message(), "data": data});
+    json!({"jsonrpc": "2.0", "id": id, "error": error})
+}
+
 async fn run(state: &Arc<State>, request: &Value) -> Result<Value, Status> {
     let id = &request["id"];
     let error =
@@ -266,10 +276,7 @@ async fn talk(
         }
         _ => {
             if state.empty.load(Ordering::SeqCst) {
-                let data = json!({"grpc": "UNAVAILABLE", "notBegun": true});
-                let error =
-                    json!({"code": -32603, "message": nothing_loaded().message(), "data": data});
-                return say(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+                return say(failed(id, &nothing_loaded())).await;
             }
             let token = &request["params"]["_meta"]["progressToken"];
             if request["params"]["name"] != "quiet" && request["params"]["name"] != "mute" {
@@ -279,6 +286,10 @@ async fn talk(
             }
             match run(state, request).await {
                 Ok(value) => say(value).await,
+                // What concerns one request does not end the stream; a key that is not valid does.
+                Err(status) if status.code() != Code::Unauthenticated => {
+                    say(failed(id, &status)).await;
+                }
                 Err(status) => {
                     let _ = out.send(Err(status)).await;
                 }

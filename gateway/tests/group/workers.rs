@@ -165,10 +165,17 @@ async fn workers_that_all_refuse_are_503_with_their_own_words() {
 async fn a_call_whose_process_a_worker_lost_is_not_sent_again() {
     let workers = [Worker::start().await, Worker::start().await];
     let gateway = Running::start(&[workers[0].address, workers[1].address]).await;
+    let began = || workers[0].began() + workers[1].began();
     let got = gateway.call("crashes").await;
     assert_eq!(got.status, StatusCode::OK);
     assert_eq!(got.json()["error"]["data"]["grpc"], "UNAVAILABLE");
-    assert_eq!(workers[0].began() + workers[1].began(), 1);
+    assert_eq!(began(), 1);
+    let mut streamed = call("crashes");
+    streamed["params"]["_meta"] = json!({"progressToken": "p"});
+    let events = gateway.send(gateway.post(&streamed)).await.events();
+    let last = events.last().unwrap();
+    assert_eq!(last["error"]["data"]["grpc"], "UNAVAILABLE", "{last}");
+    assert_eq!(began(), 2);
 }
 
 #[tokio::test]

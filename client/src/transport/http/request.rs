@@ -13,7 +13,7 @@ use ramen_redact::Secret;
 use url::Url;
 
 use super::dial::DialError;
-use super::{Outgoing, Shared, Token};
+use super::{Outgoing, Shared};
 use crate::error::ClientError;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -71,7 +71,7 @@ impl Shared {
             let token = sign_in
                 .token(self.url.expose(), status.as_u16(), challenge, used.as_ref())
                 .await?;
-            self.state().token = Some(Token::new(token.clone()));
+            self.state().tokens.add(token.clone());
             used = Some(token);
             answer = self.post_once(message).await?;
         }
@@ -147,8 +147,7 @@ impl Shared {
     }
 
     fn token(&self) -> Option<Secret> {
-        let state = self.state();
-        state.token.as_ref().map(|token| token.value.clone())
+        self.state().tokens.newest().cloned()
     }
 
     fn request(&self, method: Method, body: Bytes) -> Request<Full<Bytes>> {
