@@ -234,7 +234,7 @@ impl CallHandle {
     pub async fn reply(mut self) -> Result<Reply, CallError> {
         let answer = (&mut self.answer).await;
         self.done = true;
-        answer.unwrap_or(Err(CallError::Busy))
+        answer.unwrap_or(Err(CallError::Lost))
     }
 }
 
