@@ -47,6 +47,19 @@ impl HostEnv {
     }
 }
 
+/// The passwords in these variables: the code gets them, and what it says of them is masked.
+pub(crate) fn passwords_in(vars: &[(String, String)]) -> Vec<String> {
+    let found = vars.iter().flat_map(|(name, value)| {
+        // Of the address of a proxy the scheme may be missing.
+        if name.to_ascii_lowercase().ends_with("_proxy") && !value.contains("://") {
+            ramen_redact::passwords(&format!("http://{value}"))
+        } else {
+            ramen_redact::passwords(value)
+        }
+    });
+    found.collect()
+}
+
 /// Whether traces are to be sent.
 pub(crate) fn traces_wanted() -> bool {
     inherited(names::OTLP_ENDPOINT).is_some()

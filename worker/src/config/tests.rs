@@ -87,3 +87,15 @@ fn only_variables_that_are_named_are_handed_to_the_code() {
         assert!(named(refused).unwrap_err().contains(refused), "{refused}");
     }
 }
+
+#[test]
+fn passwords_in_what_the_code_gets_are_found_also_without_a_scheme() {
+    let vars = [
+        ("HTTPS_PROXY", "http://user:first-word@proxy:3128"),
+        ("http_proxy", "user:second-word@proxy:3128"),
+        ("CONTACT", "mailto:team@corp.test"),
+        ("NO_PROXY", "localhost"),
+    ];
+    let vars = vars.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(passwords_in(&vars), ["first-word", "second-word"]);
+}
