@@ -35,8 +35,9 @@ const LOOKS: u32 = 4;
 /// Growth that is none.
 const NOISE: u64 = 1 << 20;
 /// Beside twice the bound: what one process may ask for, whether it uses it or not. Libraries ask
-/// for more than they use (stacks of threads, heaps in stock), but not for that much.
-const ASKED: u64 = 4 << 30;
+/// for more than they use: stacks of threads, heaps in stock, large files mapped to be changed in
+/// memory only.
+const ASKED: u64 = 16 << 30;
 /// How much sooner than the front the kernel ends a host, in thousandths of the memory. Not all the
 /// way to the front of the queue: other programs of the machine may be more to blame.
 const SOONER: i32 = 300;
@@ -236,14 +237,15 @@ fn pause(left: u64, look: Duration) -> Duration {
 }
 
 /// What a process asks for beyond this is refused by the kernel, in Python a `MemoryError`: one call
-/// that asks for far too much at once does not even cost its host. Address space that is only set
-/// aside does not count, as it would for a limit of all of it.
+/// that asks for far too much at once does not even cost its host. Address space that nobody may
+/// access yet (`PROT_NONE`) does not count, as it would for a limit of all of it. What may be written
+/// counts, also when it is only set aside (`MAP_NORESERVE`) or a private map of a file. Only the soft
+/// limit is set: a program that needs more may raise it.
 fn refuse_beyond(pid: Pid, bytes: u64) {
-    let highest = getrlimit(Resource::Data).maximum.unwrap_or(u64::MAX);
-    let limit = Some(bytes.min(highest));
+    let highest = getrlimit(Resource::Data).maximum;
     let limits = Rlimit {
-        current: limit,
-        maximum: limit,
+        current: Some(highest.map_or(bytes, |highest| bytes.min(highest))),
+        maximum: highest,
     };
     if let Err(error) = prlimit(Some(pid), Resource::Data, limits) {
         tracing::debug!(%error, "a process is not limited in what it asks for");

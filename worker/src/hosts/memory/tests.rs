@@ -157,3 +157,23 @@ fn who_begins_while_the_watch_rests_wakes_it() {
         "it does not rest at all"
     );
 }
+
+#[test]
+fn what_a_process_may_ask_for_is_bounded_and_it_may_raise_that() {
+    let mut child = std::process::Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&child);
+    refuse_beyond(pid, 20 * MIB);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max data size"));
+    let values: Vec<&str> = line.unwrap().split_whitespace().collect();
+    let own = getrlimit(Resource::Data).maximum;
+    let own = own.map_or("unlimited".to_owned(), |own| own.to_string());
+    assert_eq!(values[..2], [(20 * MIB).to_string(), own]);
+}
