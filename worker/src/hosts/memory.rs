@@ -17,7 +17,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, prlimit,
+};
 
 use super::channel::lock;
 use super::fate::EndCause;
@@ -182,13 +184,13 @@ impl Memory {
             if together <= self.budget {
                 break;
             }
-            self.end(one, together);
+            self.end(one, together, processes);
             together -= one.held;
         }
         together
     }
 
-    fn end(&self, one: &Found, together: u64) {
+    fn end(&self, one: &Found, together: u64, processes: &Processes) {
         tracing::warn!(
             pid = one.pid,
             processes = one.family.len(),
@@ -203,12 +205,25 @@ impl Memory {
         });
         // Those that left its group go with it all the same.
         let strays = one.family.iter().filter(|process| process.group != one.pid);
-        for pid in strays.filter_map(|process| Pid::from_raw(process.pid.cast_signed())) {
-            // ESRCH: it ended by itself.
-            let _ = kill_process(pid, Signal::KILL);
+        for stray in strays {
+            kill_stray(stray, processes);
         }
         // Until it is gone its memory is on its way back: nobody else is to pay for it.
         lock(&self.tenants).retain(|(pid, _)| *pid != one.pid);
+    }
+}
+
+/// Ends this process and none that got its id since it was looked at: the handle is of whoever has
+/// the id now, and only then it is asked who that is.
+fn kill_stray(stray: &Process, processes: &Processes) {
+    let Some(pid) = Pid::from_raw(stray.pid.cast_signed()) else {
+        return;
+    };
+    // An error: it ended by itself.
+    if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+        && processes.is_still(stray)
+    {
+        let _ = pidfd_send_signal(handle, Signal::KILL);
     }
 }
 

@@ -177,3 +177,20 @@ fn what_a_process_may_ask_for_is_bounded_and_it_may_raise_that() {
     let own = own.map_or("unlimited".to_owned(), |own| own.to_string());
     assert_eq!(values[..2], [(20 * MIB).to_string(), own]);
 }
+
+#[test]
+fn a_stray_is_ended_by_what_it_is() {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+    let mut child = std::process::Command::new("sleep")
+        .arg("600")
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut processes = Processes::new(Path::new("/"));
+    let family = processes.families(&[child.id()]).concat();
+    assert_eq!(family.len(), 1);
+    kill_stray(&family[0], &processes);
+    let signal = child.wait().unwrap().signal();
+    assert_eq!(signal, Some(Signal::KILL.as_raw()));
+}
