@@ -11,6 +11,7 @@ mod family;
 
 use std::cmp::Reverse;
 use std::fs;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -30,7 +31,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(100);
 /// The longest pause while nothing runs.
 const REST: Duration = Duration::from_secs(1);
-/// Bytes in a millisecond. Memory is filled no faster, for the kernel clears each page first.
+/// Bytes in a millisecond. One core fills memory no faster, for the kernel clears each page first.
 const FILLED: u64 = 4 << 20;
 /// A pause is so many times as long as the look before it took, at least.
 const LOOKS: u32 = 4;
@@ -230,11 +231,14 @@ fn kill_stray(stray: &Process, processes: &Processes) {
 /// Looks again and again, as long as anybody needs it.
 fn watch(memory: &Weak<Memory>) {
     let mut processes = Processes::new(Path::new("/"));
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let mut before = 0;
     while let Some(memory) = memory.upgrade() {
         let begin = Instant::now();
         let held = memory.look(&mut processes);
-        let pause = pause(memory.budget.saturating_sub(held), begin.elapsed());
+        let at_once = memory.living().len().min(cores);
+        let left = memory.budget.saturating_sub(held);
+        let pause = pause(left, at_once, begin.elapsed());
         // What grows is watched, also when nobody waits for it.
         if held <= before + NOISE {
             memory.rest();
@@ -244,9 +248,9 @@ fn watch(memory: &Weak<Memory>) {
     }
 }
 
-/// The time in which `left` bytes can be filled, within bounds.
-fn pause(left: u64, look: Duration) -> Duration {
-    Duration::from_millis(left / FILLED)
+/// The time in which so many at once can fill `left` bytes, within bounds.
+fn pause(left: u64, at_once: usize, look: Duration) -> Duration {
+    Duration::from_millis(left / FILLED / at_once.max(1) as u64)
         .clamp(SHORTEST, LONGEST)
         .max(look.saturating_mul(LOOKS))
 }

@@ -129,12 +129,18 @@ fn a_host_holds_what_its_children_hold_and_what_they_share_counts_once() {
 #[test]
 fn the_fuller_it_is_the_sooner_it_is_looked_at_again() {
     let none = Duration::ZERO;
-    assert_eq!(pause(10 << 30, none), LONGEST);
-    assert_eq!(pause(200 * MIB, none), Duration::from_millis(50));
-    assert_eq!(pause(MIB, none), SHORTEST);
+    assert_eq!(pause(10 << 30, 1, none), LONGEST);
+    assert_eq!(pause(200 * MIB, 1, none), Duration::from_millis(50));
+    assert_eq!(
+        pause(200 * MIB, 2, none),
+        Duration::from_millis(25),
+        "two fill it in half the time"
+    );
+    assert_eq!(pause(200 * MIB, 0, none), Duration::from_millis(50));
+    assert_eq!(pause(MIB, 1, none), SHORTEST);
     let long = Duration::from_millis(60);
     assert_eq!(
-        pause(MIB, long),
+        pause(MIB, 1, long),
         long * LOOKS,
         "looking is not all that is done"
     );
