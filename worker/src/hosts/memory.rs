@@ -139,13 +139,18 @@ impl Memory {
 
     /// Waits for something to run, for a while.
     fn rest(&self) {
-        self.rests.store(true, Ordering::Relaxed);
-        // Asked only now, and under the locks of those who begin: either their work is seen here, or
-        // they see that somebody rests.
-        if !self.living().iter().any(|(_, tenant)| tenant.is_busy()) {
+        if self.may_rest() {
             thread::park_timeout(REST);
         }
         self.rests.store(false, Ordering::Relaxed);
+    }
+
+    /// Says that somebody rests, and whether nothing runs.
+    fn may_rest(&self) -> bool {
+        self.rests.store(true, Ordering::Relaxed);
+        // Asked only now, and under the locks of those who begin: either their work is seen here, or
+        // they see that somebody rests.
+        !self.living().iter().any(|(_, tenant)| tenant.is_busy())
     }
 
     fn living(&self) -> Vec<(u32, Arc<dyn Tenant>)> {

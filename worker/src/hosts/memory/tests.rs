@@ -151,17 +151,16 @@ fn who_begins_while_the_watch_rests_wakes_it() {
     let stage = Stage::new(300 * MIB, 1);
     let memory = &stage.memory;
     memory.thread.get_or_init(|| Some(thread::current()));
-    memory.rests.store(true, Ordering::Relaxed);
+    assert!(memory.may_rest(), "nothing runs");
+    assert!(memory.rests.load(Ordering::Relaxed));
     memory.begins();
     assert!(!memory.rests.load(Ordering::Relaxed));
     // The wake is kept: this does not wait.
     thread::park();
     stage.hosts[0].busy.store(true, Ordering::Relaxed);
+    assert!(!memory.may_rest(), "what runs is watched");
     memory.rest();
-    assert!(
-        !memory.rests.load(Ordering::Relaxed),
-        "it does not rest at all"
-    );
+    assert!(!memory.rests.load(Ordering::Relaxed));
 }
 
 #[test]
