@@ -53,7 +53,7 @@ pub const HOSTS_MEMORY_MIB: &str = "RAMEN_HOSTS_MEMORY_MIB";
 pub const HOST_RSS_LIMIT_MIB: &str = "RAMEN_HOST_RSS_LIMIT_MIB";
 /// Calls after which a host process is replaced (0: no limit).
 pub const HOST_MAX_CALLS: &str = "RAMEN_HOST_MAX_CALLS";
-/// Longest import of one package in seconds (30), in `serve` and in `deploy`.
+/// Longest import of one package in seconds (30), in `serve` and in `deploy`. Nothing sets it on a cluster.
 pub const IMPORT_TIMEOUT_SECS: &str = "RAMEN_IMPORT_TIMEOUT_SECS";
 /// Folder of the artifact store that holds the layers, or the address of the operator's artifact
 /// endpoint (`http://ramen-artifacts.ramen:8081`), from which they are fetched by digest.
