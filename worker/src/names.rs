@@ -45,8 +45,9 @@ pub const HOSTS: &str = "RAMEN_HOSTS";
 pub const HOST_THREADS: &str = "RAMEN_HOST_THREADS";
 /// Memory in MiB that all processes of the group may hold together: those of `serve` that run its code, with what they
 /// start, and those of `deploy` that import and try it (0: no bound). Over it the one that holds the most is ended and
-/// replaced; the calls in it are lost, the others go on. Unset: 85 % of the container's limit, or of the machine's memory
-/// where that is less, minus 64 MiB.
+/// replaced; the calls in it are lost, the others go on. Unset: 85 % of the container's limit (`memory.max`, or
+/// `memory.high` where that is less), or of the machine's memory where that is less, minus 64 MiB, but at least half of it.
+/// Nothing sets it on a cluster: the zone's memory limit is what counts there.
 pub const HOSTS_MEMORY_MIB: &str = "RAMEN_HOSTS_MEMORY_MIB";
 /// Resident memory in MiB at which a host process is replaced (0: no limit). Calls in it may finish,
 /// unless it grows by half as much again: then it is ended at once.
