@@ -9,7 +9,7 @@ pub mod secret;
 pub use chain::chain;
 pub use keys::{KeyDigest, KeySet, bearer_token, keys_of};
 pub use redactor::Redactor;
-pub use safe_url::{SafeUrl, mask_urls};
+pub use safe_url::{SafeUrl, mask_urls, passwords};
 pub use secret::Secret;
 
 /// What stands where a secret stood.

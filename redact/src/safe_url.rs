@@ -128,6 +128,32 @@ impl<'de> Deserialize<'de> for SafeUrl {
     }
 }
 
+/// Shorter passwords are not looked for outside their URL: they would hit innocent text too often.
+const MIN_PASSWORD: usize = 4;
+
+/// The passwords of the URLs in a text, as they are written and as they are sent, for a [`crate::Redactor`].
+pub fn passwords(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for url in text.split("://").skip(1) {
+        let authority = url.split(ends_authority).next().unwrap_or_default();
+        let credentials = authority.rsplit_once('@').map(|(before, _)| before);
+        let Some((_, written)) = credentials.and_then(|before| before.split_once(':')) else {
+            continue;
+        };
+        let sent = percent_encoding::percent_decode_str(written).decode_utf8_lossy();
+        if sent != written {
+            found.push(sent.into_owned());
+        }
+        found.push(written.to_owned());
+    }
+    found.retain(|password| password.chars().count() >= MIN_PASSWORD);
+    found
+}
+
+fn ends_authority(one: char) -> bool {
+    one.is_whitespace() || matches!(one, '/' | '?' | '#')
+}
+
 /// Masks the credentials of every URL inside a text: `https://user:pass@host` becomes
 /// `https://***@host`, `?token=abc` becomes `?token=***`. For messages of programs that quote URLs.
 pub fn mask_urls(text: &str) -> Cow<'_, str> {
@@ -266,5 +292,25 @@ mod tests {
             assert_eq!(mask_urls(text), shown);
         }
         assert!(matches!(mask_urls("no url, mail a@b"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn the_password_of_an_address_is_found_as_written_and_as_sent() {
+        let cases: [(&str, &[&str]); 8] = [
+            (
+                "http://user:hunter%212@proxy:3128",
+                &["hunter!2", "hunter%212"],
+            ),
+            ("socks5h://:a@b:c1@proxy/", &["a@b:c1"]),
+            ("redis://:first@a,redis://:second@b/0", &["first", "second"]),
+            ("http://user:abc@proxy", &[]),
+            ("http://proxy:3128/a:bcde@f", &[]),
+            ("mailto:team@corp.test", &[]),
+            ("localhost,127.0.0.1", &[]),
+            ("", &[]),
+        ];
+        for (address, found) in cases {
+            assert_eq!(passwords(address), found, "{address}");
+        }
     }
 }

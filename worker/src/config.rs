@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -45,6 +46,24 @@ impl HostEnv {
             .filter_map(|name| Some((name.clone(), value(name)?)))
             .collect()
     }
+}
+
+/// MiB for all processes of the group together, in `serve` and in `deploy`.
+pub(crate) const HOSTS_MEMORY: RangeInclusive<u64> = 0..=1 << 30;
+/// Seconds of one import, in `serve` and in `deploy`.
+pub(crate) const IMPORT: RangeInclusive<u64> = 1..=86_400;
+
+/// The passwords in these variables: the code gets them, and what it says of them is masked.
+pub(crate) fn passwords_in(vars: &[(String, String)]) -> Vec<String> {
+    let found = vars.iter().flat_map(|(name, value)| {
+        // Of the address of a proxy the scheme may be missing.
+        if name.to_ascii_lowercase().ends_with("_proxy") && !value.contains("://") {
+            ramen_redact::passwords(&format!("http://{value}"))
+        } else {
+            ramen_redact::passwords(value)
+        }
+    });
+    found.collect()
 }
 
 /// Whether traces are to be sent.
@@ -273,6 +292,11 @@ impl Reader {
         number
     }
 
+    fn within(&mut self, name: &str, text: &str, range: RangeInclusive<u64>) -> u64 {
+        let (min, max) = range.into_inner();
+        self.number(name, text, min, max)
+    }
+
     fn count(&mut self, name: &str, text: &str, min: u64, max: u64) -> usize {
         usize::try_from(self.number(name, text, min, max)).unwrap_or(usize::MAX)
     }
@@ -436,16 +460,15 @@ impl Config {
             }),
             host_threads: reader.count(names::HOST_THREADS, &host_threads, 1, 512),
             hosts_memory_mib: hosts_memory_mib
-                .map(|text| reader.number(names::HOSTS_MEMORY_MIB, &text, 0, 1 << 30)),
+                .map(|text| reader.within(names::HOSTS_MEMORY_MIB, &text, HOSTS_MEMORY)),
             host_max_rss: 1024
                 * 1024
                 * reader.number(names::HOST_RSS_LIMIT_MIB, &host_rss_limit_mib, 0, 1 << 30),
             host_max_calls: reader.number(names::HOST_MAX_CALLS, &host_max_calls, 0, u64::MAX),
-            import_timeout: Duration::from_secs(reader.number(
+            import_timeout: Duration::from_secs(reader.within(
                 names::IMPORT_TIMEOUT_SECS,
                 &import_timeout_secs,
-                1,
-                86_400,
+                IMPORT,
             )),
             host_env: host_env.read(|name| std::env::var(name).ok()),
             cache_dir: cache_dir.unwrap_or_else(|| store.default_cache(Path::new(""))),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use ramen_group::{Outcome, Report};
 
-use crate::config::HostEnv;
+use crate::config::{HOSTS_MEMORY, HostEnv, IMPORT};
 use crate::names;
 
 mod deps;
@@ -97,11 +97,11 @@ pub struct DeployArgs {
     #[arg(long, value_name = "SECS", default_value_t = 600)]
     pub timeout: u64,
     /// Seconds for the import of one package.
-    #[arg(long, value_name = "SECS", env = names::IMPORT_TIMEOUT_SECS, default_value_t = 30)]
+    #[arg(long, value_name = "SECS", env = names::IMPORT_TIMEOUT_SECS, default_value_t = 30, value_parser = clap::value_parser!(u64).range(IMPORT))]
     pub import_timeout: u64,
     /// Memory for all processes of the group together, 0 for no bound [default: what the container
     /// or the machine has, less a reserve].
-    #[arg(long, value_name = "MIB", env = names::HOSTS_MEMORY_MIB)]
+    #[arg(long, value_name = "MIB", env = names::HOSTS_MEMORY_MIB, value_parser = clap::value_parser!(u64).range(HOSTS_MEMORY))]
     pub hosts_memory_mib: Option<u64>,
     /// The most that installed requirements may take, and the most that building local ones may write.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]

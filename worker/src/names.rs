@@ -45,15 +45,16 @@ pub const HOSTS: &str = "RAMEN_HOSTS";
 pub const HOST_THREADS: &str = "RAMEN_HOST_THREADS";
 /// Memory in MiB that all processes of the group may hold together: those of `serve` that run its code, with what they
 /// start, and those of `deploy` that import and try it (0: no bound). Over it the one that holds the most is ended and
-/// replaced; the calls in it are lost, the others go on. Unset: 85 % of the container's limit, or of the machine's memory
-/// where that is less, minus 64 MiB.
+/// replaced; the calls in it are lost, the others go on. Unset: 85 % of the container's limit (`memory.max`, or
+/// `memory.high` where that is less), or of the machine's memory where that is less, minus 64 MiB, but at least half of it.
+/// Nothing sets it on a cluster: the zone's memory limit is what counts there.
 pub const HOSTS_MEMORY_MIB: &str = "RAMEN_HOSTS_MEMORY_MIB";
 /// Resident memory in MiB at which a host process is replaced (0: no limit). Calls in it may finish,
 /// unless it grows by half as much again: then it is ended at once.
 pub const HOST_RSS_LIMIT_MIB: &str = "RAMEN_HOST_RSS_LIMIT_MIB";
 /// Calls after which a host process is replaced (0: no limit).
 pub const HOST_MAX_CALLS: &str = "RAMEN_HOST_MAX_CALLS";
-/// Longest import of one package in seconds (30), in `serve` and in `deploy`.
+/// Longest import of one package in seconds (30), in `serve` and in `deploy`. Nothing sets it on a cluster.
 pub const IMPORT_TIMEOUT_SECS: &str = "RAMEN_IMPORT_TIMEOUT_SECS";
 /// Folder of the artifact store that holds the layers, or the address of the operator's artifact
 /// endpoint (`http://ramen-artifacts.ramen:8081`), from which they are fetched by digest.

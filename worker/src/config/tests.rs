@@ -87,3 +87,42 @@ fn only_variables_that_are_named_are_handed_to_the_code() {
         assert!(named(refused).unwrap_err().contains(refused), "{refused}");
     }
 }
+
+#[test]
+fn passwords_in_what_the_code_gets_are_found_also_without_a_scheme() {
+    let vars = [
+        ("HTTPS_PROXY", "http://user:first-word@proxy:3128"),
+        ("http_proxy", "user:second-word@proxy:3128"),
+        ("CONTACT", "mailto:team@corp.test"),
+        ("NO_PROXY", "localhost"),
+    ];
+    let vars = vars.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(passwords_in(&vars), ["first-word", "second-word"]);
+}
+
+#[derive(Parser)]
+struct Deploying {
+    #[command(flatten)]
+    deploy: crate::deploy::DeployArgs,
+}
+
+#[test]
+fn a_deploy_takes_the_same_numbers_as_the_worker() {
+    let read = |flag: &str, value: &str| {
+        let args = ["deploy", "--code-dir", "/c", "--store", "/s", "--out", "/o"];
+        let args = args.into_iter().chain([flag, value]);
+        Deploying::try_parse_from(args).map(|args| args.deploy)
+    };
+    for (flag, good, bad) in [
+        ("--import-timeout", "86400", "0"),
+        ("--import-timeout", "1", "86401"),
+        ("--hosts-memory-mib", "1073741824", "1073741825"),
+    ] {
+        assert!(read(flag, good).is_ok(), "{flag} {good}");
+        assert!(read(flag, bad).is_err(), "{flag} {bad}");
+    }
+    assert_eq!(
+        read("--hosts-memory-mib", "0").unwrap().hosts_memory_mib,
+        Some(0)
+    );
+}

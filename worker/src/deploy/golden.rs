@@ -189,9 +189,14 @@ impl<'a> GoldenRun<'a> {
             .saturating_duration_since(Instant::now());
         let limit = tool.timeout.unwrap_or(CALL).min(left);
         self.listener.runs(package.id);
-        let handle = running
-            .call(package.id, &arguments, CallOptions::default())
-            .map_err(|error| error.to_string())?;
+        let handle = match running.call(package.id, &arguments, CallOptions::default()) {
+            Ok(handle) => handle,
+            Err(error) => {
+                // It ended between two cases: the next one gets another.
+                *host = None;
+                return Err(error.to_string());
+            }
+        };
         match tokio::time::timeout(limit, handle.reply()).await {
             Ok(Ok(reply)) => {
                 let redactor = self.importer.log.redactor();

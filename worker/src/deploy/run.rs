@@ -87,7 +87,10 @@ pub(super) async fn run(
     let own = vars
         .iter()
         .filter(|(name, _)| name.starts_with(names::SECRET_PREFIX));
+    let platform = args.host_env.read(|name| vars.get(name).cloned());
+    let within = crate::config::passwords_in(&platform);
     let masked = own.map(|(_, value)| value).chain(&index.secrets);
+    let masked = masked.chain(&within);
     let log = RunLog::new(Redactor::new(masked));
     let given = if args.secrets_from_env {
         vars.clone()

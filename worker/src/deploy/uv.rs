@@ -67,6 +67,8 @@ pub(crate) struct UvFault {
     pub(crate) message: String,
     /// Where in the requirements the fault lies, when the installer said so.
     pub(crate) offset: Option<usize>,
+    /// Why we ended it, when that is how it failed.
+    pub(crate) ended: Option<EndCause>,
 }
 
 impl UvFault {
@@ -75,6 +77,7 @@ impl UvFault {
             reason,
             message: message.into(),
             offset: None,
+            ended: None,
         }
     }
 }
@@ -119,8 +122,8 @@ impl Uv {
         ]);
         match self.program(&self.python, &args, &[], None).await {
             // Some packages ship files for other versions of Python, which do not compile.
-            Err(fault) if fault.reason != Reason::InstallFailed => Err(fault),
-            _ => Ok(()),
+            Err(fault) if fault.reason == Reason::InstallFailed && fault.ended.is_none() => Ok(()),
+            compiled => compiled.map(drop),
         }
     }
 
@@ -178,14 +181,17 @@ impl Uv {
                 let cause = *lock(&group.running.ended_for);
                 group.disarm();
                 self.log.lines("uv", &stderr);
-                if let Some(cause) = cause {
-                    let message = format!("the installer was {cause}");
-                    return Err(UvFault::new(Reason::InstallFailed, message));
-                }
-                match status {
-                    Ok(status) if status.success() => Ok(stdout),
-                    Ok(_) => Err(self.explain(&stderr)),
-                    Err(error) => Err(UvFault::new(Reason::InstallFailed, error.to_string())),
+                match (status, cause) {
+                    // It may have been done just before it was to be ended.
+                    (Ok(status), _) if status.success() => Ok(stdout),
+                    (_, Some(cause)) => Err(UvFault {
+                        ended: Some(cause),
+                        ..UvFault::new(Reason::InstallFailed, format!("the installer was {cause}"))
+                    }),
+                    (Ok(_), None) => Err(self.explain(&stderr)),
+                    (Err(error), None) => {
+                        Err(UvFault::new(Reason::InstallFailed, error.to_string()))
+                    }
                 }
             }
             Err(stop) => {
@@ -353,3 +359,6 @@ pub(crate) fn measure(dir: &Path) -> (u64, u64) {
     }
     (packages, bytes)
 }
+
+#[cfg(test)]
+mod tests;

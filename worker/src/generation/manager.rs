@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 pub use self::error::{NotLoaded, ReloadError};
 use super::Generation;
+use crate::config::passwords_in;
 use crate::desired;
 use crate::hosts::{LoadLimits, Memory};
 use crate::metrics::Metrics;
@@ -66,7 +67,10 @@ pub struct Manager {
 impl Manager {
     pub(crate) fn new(setting: Setting, metrics: Arc<Metrics>) -> Arc<Self> {
         let secrets = Arc::new(setting.secrets.clone());
-        let redactor = Arc::new(Redactor::new(secrets.vars().map(|(_, value)| value)));
+        let within = passwords_in(&setting.host_env);
+        let values = secrets.vars().map(|(_, value)| value);
+        let masked = values.chain(within.iter().map(String::as_str));
+        let redactor = Arc::new(Redactor::new(masked));
         for name in secrets.trimmed() {
             tracing::warn!(name, "a secret ended in a line break, which was dropped");
         }

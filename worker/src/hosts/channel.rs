@@ -19,7 +19,7 @@ use bytes::Bytes;
 use ramen_frame::{Log, Progress, Stats, Status};
 use tokio::sync::{Notify, mpsc};
 
-use super::fate::{CallError, Death};
+use super::fate::{CallError, Death, EndCause};
 use super::memory::Memory;
 use super::socket::Socket;
 use reading::Incoming;
@@ -165,7 +165,22 @@ impl Channel {
     }
 
     pub(super) fn is_condemned(&self) -> bool {
-        lock(&self.table).condemned
+        lock(&self.table).condemned.is_some()
+    }
+
+    /// No more calls, for the host is about to be ended; those in it may still be answered.
+    pub(super) fn condemn(&self, cause: EndCause) {
+        let before = {
+            let mut table = lock(&self.table);
+            let before = table.condemned;
+            table.condemned = before.or(Some(cause));
+            before
+        };
+        if before.is_none()
+            && let Some(observer) = self.observer()
+        {
+            observer.condemned(self);
+        }
     }
 
     fn event(&self, call: u64, event: HostEvent) {
@@ -219,7 +234,7 @@ impl CallHandle {
     pub async fn reply(mut self) -> Result<Reply, CallError> {
         let answer = (&mut self.answer).await;
         self.done = true;
-        answer.unwrap_or(Err(CallError::Busy))
+        answer.unwrap_or(Err(CallError::Lost))
     }
 }
 
@@ -243,14 +258,16 @@ mod tests {
 
     use super::*;
 
-    /// Which packages ran when the host ended.
+    /// Which packages ran when the host ended, and how often it was condemned before.
     #[derive(Default)]
-    struct Seen(Mutex<Vec<u32>>);
+    struct Seen(Mutex<Vec<u32>>, Mutex<usize>);
 
     impl Observer for Seen {
         fn freed(&self, _: &Channel, _: Ended) {}
         fn took(&self, _: u32, _: Duration) {}
-        fn condemned(&self, _: &Channel) {}
+        fn condemned(&self, _: &Channel) {
+            *lock(&self.1) += 1;
+        }
         fn ended(&self, _: &Channel, _: &Death, running: &[(u32, bool)]) {
             lock(&self.0).extend(running.iter().map(|(package, _)| package));
         }
@@ -281,6 +298,28 @@ mod tests {
         }
         let seen = lock(&seen.0);
         seen.clone()
+    }
+
+    #[tokio::test]
+    async fn a_host_that_is_about_to_be_ended_gives_calls_back_for_others_to_take() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let channel = Channel::new(Socket::new(ours.into()).unwrap());
+        let seen = Arc::<Seen>::default();
+        let observer: Arc<dyn Observer> = Arc::clone(&seen) as _;
+        channel.observe(Arc::downgrade(&observer));
+        let (pending, _answer) = Pending::new(1, CallOptions::default());
+        assert!(channel.submit(pending, b"{}").is_ok());
+        channel.condemn(EndCause::Retired);
+        channel.condemn(EndCause::Overdue);
+        assert_eq!(*lock(&seen.1), 1, "told once");
+        let (pending, _answer) = Pending::new(2, CallOptions::default());
+        let Err((back, error)) = channel.submit(pending, b"{}") else {
+            panic!("it took a call");
+        };
+        assert_eq!(error, CallError::Gone(Death::Ended(EndCause::Retired)));
+        assert!(back.is_some(), "another host may take it");
+        assert_eq!(channel.running(), 1);
     }
 
     #[tokio::test]

@@ -98,9 +98,15 @@ pub enum CallError {
     /// The arguments do not fit into a frame; the call was not sent.
     #[error("arguments of {0} bytes are too large for a host")]
     TooLarge(usize),
-    /// The host does not read what it is sent, or its calls were given up.
+    /// The host does not read what it is sent; the call was not sent.
     #[error("the host process does not take calls")]
     Busy,
+    /// No host is up, and none is likely to come up soon; the call was not sent.
+    #[error("no host process is up")]
+    NoHost,
+    /// The call was given up, perhaps while it ran.
+    #[error("the call was given up")]
+    Lost,
 }
 
 /// What can go wrong with a host as a whole.

@@ -11,13 +11,16 @@ mod family;
 
 use std::cmp::Reverse;
 use std::fs;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, prlimit,
+};
 
 use super::channel::lock;
 use super::fate::EndCause;
@@ -28,15 +31,16 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(100);
 /// The longest pause while nothing runs.
 const REST: Duration = Duration::from_secs(1);
-/// Bytes in a millisecond. Memory is filled no faster, for the kernel clears each page first.
+/// Bytes in a millisecond. One core fills memory no faster, for the kernel clears each page first.
 const FILLED: u64 = 4 << 20;
 /// A pause is so many times as long as the look before it took, at least.
 const LOOKS: u32 = 4;
 /// Growth that is none.
 const NOISE: u64 = 1 << 20;
 /// Beside twice the bound: what one process may ask for, whether it uses it or not. Libraries ask
-/// for more than they use (stacks of threads, heaps in stock), but not for that much.
-const ASKED: u64 = 4 << 30;
+/// for more than they use: stacks of threads, heaps in stock, large files mapped to be changed in
+/// memory only.
+const ASKED: u64 = 16 << 30;
 /// How much sooner than the front the kernel ends a host, in thousandths of the memory. Not all the
 /// way to the front of the queue: other programs of the machine may be more to blame.
 const SOONER: i32 = 300;
@@ -135,13 +139,18 @@ impl Memory {
 
     /// Waits for something to run, for a while.
     fn rest(&self) {
-        self.rests.store(true, Ordering::Relaxed);
-        // Asked only now, and under the locks of those who begin: either their work is seen here, or
-        // they see that somebody rests.
-        if !self.living().iter().any(|(_, tenant)| tenant.is_busy()) {
+        if self.may_rest() {
             thread::park_timeout(REST);
         }
         self.rests.store(false, Ordering::Relaxed);
+    }
+
+    /// Says that somebody rests, and whether nothing runs.
+    fn may_rest(&self) -> bool {
+        self.rests.store(true, Ordering::Relaxed);
+        // Asked only now, and under the locks of those who begin: either their work is seen here, or
+        // they see that somebody rests.
+        !self.living().iter().any(|(_, tenant)| tenant.is_busy())
     }
 
     fn living(&self) -> Vec<(u32, Arc<dyn Tenant>)> {
@@ -181,13 +190,13 @@ impl Memory {
             if together <= self.budget {
                 break;
             }
-            self.end(one, together);
+            self.end(one, together, processes);
             together -= one.held;
         }
         together
     }
 
-    fn end(&self, one: &Found, together: u64) {
+    fn end(&self, one: &Found, together: u64, processes: &Processes) {
         tracing::warn!(
             pid = one.pid,
             processes = one.family.len(),
@@ -202,23 +211,39 @@ impl Memory {
         });
         // Those that left its group go with it all the same.
         let strays = one.family.iter().filter(|process| process.group != one.pid);
-        for pid in strays.filter_map(|process| Pid::from_raw(process.pid.cast_signed())) {
-            // ESRCH: it ended by itself.
-            let _ = kill_process(pid, Signal::KILL);
+        for stray in strays {
+            kill_stray(stray, processes);
         }
         // Until it is gone its memory is on its way back: nobody else is to pay for it.
         lock(&self.tenants).retain(|(pid, _)| *pid != one.pid);
     }
 }
 
+/// Ends this process and none that got its id since it was looked at: the handle is of whoever has
+/// the id now, and only then it is asked who that is.
+fn kill_stray(stray: &Process, processes: &Processes) {
+    let Some(pid) = Pid::from_raw(stray.pid.cast_signed()) else {
+        return;
+    };
+    // An error: it ended by itself.
+    if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+        && processes.is_still(stray)
+    {
+        let _ = pidfd_send_signal(handle, Signal::KILL);
+    }
+}
+
 /// Looks again and again, as long as anybody needs it.
 fn watch(memory: &Weak<Memory>) {
     let mut processes = Processes::new(Path::new("/"));
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let mut before = 0;
     while let Some(memory) = memory.upgrade() {
         let begin = Instant::now();
         let held = memory.look(&mut processes);
-        let pause = pause(memory.budget.saturating_sub(held), begin.elapsed());
+        let at_once = memory.living().len().min(cores);
+        let left = memory.budget.saturating_sub(held);
+        let pause = pause(left, at_once, begin.elapsed());
         // What grows is watched, also when nobody waits for it.
         if held <= before + NOISE {
             memory.rest();
@@ -228,22 +253,23 @@ fn watch(memory: &Weak<Memory>) {
     }
 }
 
-/// The time in which `left` bytes can be filled, within bounds.
-fn pause(left: u64, look: Duration) -> Duration {
-    Duration::from_millis(left / FILLED)
+/// The time in which so many at once can fill `left` bytes, within bounds.
+fn pause(left: u64, at_once: usize, look: Duration) -> Duration {
+    Duration::from_millis(left / FILLED / at_once.max(1) as u64)
         .clamp(SHORTEST, LONGEST)
         .max(look.saturating_mul(LOOKS))
 }
 
 /// What a process asks for beyond this is refused by the kernel, in Python a `MemoryError`: one call
-/// that asks for far too much at once does not even cost its host. Address space that is only set
-/// aside does not count, as it would for a limit of all of it.
+/// that asks for far too much at once does not even cost its host. Address space that nobody may
+/// access yet (`PROT_NONE`) does not count, as it would for a limit of all of it. What may be written
+/// counts, also when it is only set aside (`MAP_NORESERVE`) or a private map of a file. Only the soft
+/// limit is set: a program that needs more may raise it.
 fn refuse_beyond(pid: Pid, bytes: u64) {
-    let highest = getrlimit(Resource::Data).maximum.unwrap_or(u64::MAX);
-    let limit = Some(bytes.min(highest));
+    let highest = getrlimit(Resource::Data).maximum;
     let limits = Rlimit {
-        current: limit,
-        maximum: limit,
+        current: Some(highest.map_or(bytes, |highest| bytes.min(highest))),
+        maximum: highest,
     };
     if let Err(error) = prlimit(Some(pid), Resource::Data, limits) {
         tracing::debug!(%error, "a process is not limited in what it asks for");

@@ -82,7 +82,9 @@ impl PoolCallError {
     pub(crate) fn was_before_the_call(&self) -> bool {
         matches!(
             self,
-            Self::Paused(_) | Self::NoHost | Self::Host(CallError::Gone(_))
+            Self::Paused(_)
+                | Self::NoHost
+                | Self::Host(CallError::Gone(_) | CallError::Busy | CallError::NoHost)
         )
     }
 }
@@ -127,7 +129,7 @@ impl PoolCall {
     pub async fn reply(mut self) -> Result<Reply, PoolCallError> {
         let answer = (&mut self.answer).await;
         self.done = true;
-        Ok(answer.unwrap_or(Err(CallError::Busy))?)
+        Ok(answer.unwrap_or(Err(CallError::Lost))?)
     }
 }
 
@@ -350,7 +352,7 @@ impl Pool {
         });
         if state.hopeless() {
             for (pending, _) in std::mem::take(&mut state.queue) {
-                pending.fail(CallError::Busy);
+                pending.fail(CallError::NoHost);
             }
         }
         failures
@@ -420,7 +422,8 @@ impl Pool {
         let hosts: Vec<_> = {
             let mut state = lock(&self.state);
             for (pending, _) in std::mem::take(&mut state.queue) {
-                pending.fail(CallError::Restarted(EndCause::Retired));
+                // It waited: no host was given it.
+                pending.fail(CallError::Gone(Death::Ended(EndCause::Retired)));
             }
             state
                 .seats
@@ -501,3 +504,6 @@ impl Observer for Pool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,6 +115,8 @@ impl Tenant for Shared {
     }
 
     fn end(&self, cause: EndCause) {
+        // First, for a process that holds much takes a while to be gone: calls go to others from now on.
+        self.channel.condemn(cause);
         self.kill(Some(cause));
     }
 }

@@ -88,7 +88,7 @@ async fn what_asks_for_far_too_much_at_once_is_an_error_of_that_call_alone() {
         .tool(
             "sets_aside",
             &json!({}),
-            "def run(): return len(bytearray(8 << 30))",
+            "def run(): return len(bytearray(32 << 30))",
         );
     each_python(async |python| {
         let setup = Setup::new(python).set("RAMEN_HOSTS_MEMORY_MIB", BUDGET);

@@ -69,6 +69,7 @@ pub(super) fn explain(stderr: &str) -> UvFault {
         reason,
         message: advise(message, &whole),
         offset,
+        ended: None,
     }
 }
 

@@ -6,6 +6,7 @@ use ramen_frame::ToHost;
 
 use super::table::Left;
 use super::{Channel, lock};
+use crate::hosts::fate::EndCause;
 
 /// From a caller's leaving to the interrupt, when the deadline has not passed yet.
 const INTERRUPT_AFTER: Duration = Duration::from_millis(50);
@@ -71,7 +72,7 @@ impl Channel {
                 }
                 first_end = Some(first_end.map_or(end, |first| first.min(end)));
             }
-            if first_end.is_none() && table.condemned {
+            if first_end.is_none() && table.condemned.is_some() {
                 // The call came back after all, but its place was given away.
                 ladder.kill = running == 0;
                 due(now + LOOK_AGAIN);
@@ -80,8 +81,7 @@ impl Channel {
                 if end > now {
                     due(end);
                 } else {
-                    ladder.condemn = !table.condemned;
-                    table.condemned = true;
+                    ladder.condemn = true;
                     let last = end + BYSTANDER_GRACE;
                     if gone == running || last <= now {
                         ladder.kill = true;
@@ -99,10 +99,8 @@ impl Channel {
         for call in interrupts {
             let _ = self.send(&ToHost::Interrupt(call));
         }
-        if ladder.condemn
-            && let Some(observer) = self.observer()
-        {
-            observer.condemned(self);
+        if ladder.condemn {
+            self.condemn(EndCause::Overdue);
         }
         ladder
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::{CallOptions, Reply};
-use crate::hosts::fate::{CallError, Death};
+use crate::hosts::fate::{CallError, Death, EndCause};
 
 /// A call, from when it is asked for until it is answered.
 pub(in crate::hosts) struct Pending {
@@ -63,7 +63,8 @@ pub(super) struct Table {
     serial: u32,
     pub(super) running: usize,
     pub(super) closed: Option<Death>,
-    pub(super) condemned: bool,
+    /// Why the host is about to be ended: it gets no more calls.
+    pub(super) condemned: Option<EndCause>,
     /// The package whose call ended last.
     pub(super) last: Option<u32>,
     /// The first call that the host closed its end before: that one and all later ones never reached it.

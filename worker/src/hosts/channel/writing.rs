@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ramen_frame::{FrameError, Load, ToHost};
 
 use super::{Channel, KEEP_BUFFER, Pending, lock};
-use crate::hosts::fate::CallError;
+use crate::hosts::fate::{CallError, Death};
 
 /// Most bytes that wait for a host that does not read.
 const MAX_BACKLOG: usize = 64 * 1024 * 1024;
@@ -84,6 +84,10 @@ impl Channel {
             let mut table = lock(&self.table);
             if let Some(death) = &table.closed {
                 return Err((Some(pending), CallError::Gone(death.clone())));
+            }
+            if let Some(cause) = table.condemned {
+                let death = Death::Ended(cause);
+                return Err((Some(pending), CallError::Gone(death)));
             }
             if waiting > 0 && waiting + arguments.len() > MAX_BACKLOG {
                 drop(table);

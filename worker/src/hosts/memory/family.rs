@@ -16,6 +16,8 @@ pub(super) struct Process {
     parent: u32,
     pub(super) group: u32,
     session: u32,
+    /// When it began, in ticks since the machine did: with this an id is one process for ever.
+    begun: Option<u64>,
 }
 
 /// The processes of the machine, as far as this one sees them.
@@ -66,14 +68,22 @@ impl Processes {
         let text = String::from_utf8_lossy(&text);
         // The name before it may hold anything, also blanks and brackets.
         let (_, fields) = text.rsplit_once(')')?;
-        let mut ids = fields.split_whitespace().skip(1).map(str::parse::<u32>);
-        let mut id = || ids.next()?.ok();
+        let mut fields = fields.split_whitespace().skip(1);
+        let mut id = || fields.next()?.parse().ok();
         Some(Process {
             pid,
             parent: id()?,
             group: id()?,
             session: id()?,
+            // The 22nd of all.
+            begun: fields.nth(15).and_then(|text| text.parse().ok()),
         })
+    }
+
+    /// Whether its id is still that of this process. Its parent may be another by now, and its group.
+    pub(super) fn is_still(&self, process: &Process) -> bool {
+        self.read(process.pid)
+            .is_some_and(|now| now.begun == process.begun)
     }
 
     /// Bytes that these processes hold, at most: a page that two of them share counts twice. Files
@@ -192,6 +202,33 @@ mod tests {
         write(root.path(), 30, "stat", "30 (x) R 10 30 30 0");
         let seen = (0..FRESH).find(|_| processes.families(&[10]).concat().len() == 2);
         assert!(seen.is_some());
+    }
+
+    #[test]
+    fn a_process_that_got_the_id_of_another_is_not_that_one() {
+        let root = machine(&[]);
+        let stat = |parent: u32, begun: u32| {
+            let numbers = "0 -1 4194560 9 0 0 0 1 1 0 0 20 0 1 0";
+            let text = format!("10 (x) S {parent} 10 10 {numbers} {begun} 9 0");
+            write(root.path(), 10, "stat", &text);
+        };
+        let processes = Processes::new(root.path());
+        stat(5, 77);
+        let process = processes.read(10).unwrap();
+        assert_eq!(process.begun, Some(77));
+        stat(1, 77);
+        assert!(processes.is_still(&process), "its parent ended");
+        stat(5, 78);
+        assert!(!processes.is_still(&process));
+        fs::remove_file(root.path().join("proc/10/stat")).unwrap();
+        assert!(!processes.is_still(&process));
+    }
+
+    #[test]
+    fn this_process_is_itself() {
+        let processes = Processes::new(Path::new("/"));
+        let own = processes.read(std::process::id()).unwrap();
+        assert!(own.begun > Some(0) && processes.is_still(&own));
     }
 
     #[test]

@@ -129,12 +129,18 @@ fn a_host_holds_what_its_children_hold_and_what_they_share_counts_once() {
 #[test]
 fn the_fuller_it_is_the_sooner_it_is_looked_at_again() {
     let none = Duration::ZERO;
-    assert_eq!(pause(10 << 30, none), LONGEST);
-    assert_eq!(pause(200 * MIB, none), Duration::from_millis(50));
-    assert_eq!(pause(MIB, none), SHORTEST);
+    assert_eq!(pause(10 << 30, 1, none), LONGEST);
+    assert_eq!(pause(200 * MIB, 1, none), Duration::from_millis(50));
+    assert_eq!(
+        pause(200 * MIB, 2, none),
+        Duration::from_millis(25),
+        "two fill it in half the time"
+    );
+    assert_eq!(pause(200 * MIB, 0, none), Duration::from_millis(50));
+    assert_eq!(pause(MIB, 1, none), SHORTEST);
     let long = Duration::from_millis(60);
     assert_eq!(
-        pause(MIB, long),
+        pause(MIB, 1, long),
         long * LOOKS,
         "looking is not all that is done"
     );
@@ -145,15 +151,51 @@ fn who_begins_while_the_watch_rests_wakes_it() {
     let stage = Stage::new(300 * MIB, 1);
     let memory = &stage.memory;
     memory.thread.get_or_init(|| Some(thread::current()));
-    memory.rests.store(true, Ordering::Relaxed);
+    assert!(memory.may_rest(), "nothing runs");
+    assert!(memory.rests.load(Ordering::Relaxed));
     memory.begins();
     assert!(!memory.rests.load(Ordering::Relaxed));
     // The wake is kept: this does not wait.
     thread::park();
     stage.hosts[0].busy.store(true, Ordering::Relaxed);
+    assert!(!memory.may_rest(), "what runs is watched");
     memory.rest();
-    assert!(
-        !memory.rests.load(Ordering::Relaxed),
-        "it does not rest at all"
-    );
+    assert!(!memory.rests.load(Ordering::Relaxed));
+}
+
+#[test]
+fn what_a_process_may_ask_for_is_bounded_and_it_may_raise_that() {
+    let mut child = std::process::Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&child);
+    refuse_beyond(pid, 20 * MIB);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max data size"));
+    let values: Vec<&str> = line.unwrap().split_whitespace().collect();
+    let own = getrlimit(Resource::Data).maximum;
+    let own = own.map_or("unlimited".to_owned(), |own| own.to_string());
+    assert_eq!(values[..2], [(20 * MIB).to_string(), own]);
+}
+
+#[test]
+fn a_stray_is_ended_by_what_it_is() {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+    let mut child = std::process::Command::new("sleep")
+        .arg("600")
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut processes = Processes::new(Path::new("/"));
+    let family = processes.families(&[child.id()]).concat();
+    assert_eq!(family.len(), 1);
+    kill_stray(&family[0], &processes);
+    let signal = child.wait().unwrap().signal();
+    assert_eq!(signal, Some(Signal::KILL.as_raw()));
 }
