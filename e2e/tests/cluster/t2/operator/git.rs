@@ -296,9 +296,10 @@ async fn git12_pushes_during_a_deploy_end_at_the_newest_with_few_jobs() {
         rig.serves(&group, &last).await?;
         let all = made(rig);
         assert!(all.len() <= more.len() + 1, "{all:?} after {more:?}");
-        comes_true("no deploy job goes on", async || {
-            Ok(active(rig).await? == 0)
-        })
+        comes_true(
+            "no deploy job goes on",
+            async || Ok(active(rig).await? == 0),
+        )
         .await
     })
     .await;
