@@ -164,8 +164,9 @@ impl Channel {
         marked
     }
 
-    pub(super) fn is_condemned(&self) -> bool {
-        lock(&self.table).condemned.is_some()
+    /// Why the host is about to be ended, when it is.
+    pub(super) fn condemned(&self) -> Option<EndCause> {
+        lock(&self.table).condemned
     }
 
     /// No more calls, for the host is about to be ended; those in it may still be answered.
@@ -312,6 +313,7 @@ mod tests {
         assert!(channel.submit(pending, b"{}").is_ok());
         channel.condemn(EndCause::Retired);
         channel.condemn(EndCause::Overdue);
+        assert_eq!(channel.condemned(), Some(EndCause::Retired));
         assert_eq!(*lock(&seen.1), 1, "told once");
         let (pending, _answer) = Pending::new(2, CallOptions::default());
         let Err((back, error)) = channel.submit(pending, b"{}") else {

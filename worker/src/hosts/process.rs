@@ -440,7 +440,8 @@ async fn climb(shared: &Shared) {
         }
         let ladder = shared.channel.climb(Instant::now());
         if ladder.kill {
-            shared.kill(Some(EndCause::Overdue));
+            let cause = shared.channel.condemned();
+            shared.kill(cause.or(Some(EndCause::Overdue)));
             return;
         }
         next = ladder.next;

@@ -116,7 +116,7 @@ async fn watch_over(
         tokio::select! {
             death = host.died() => break Turn::Died(death),
             () = replace.notified() => {
-                if host.channel().is_condemned() {
+                if host.channel().condemned().is_some() {
                     break Turn::Condemned;
                 }
                 if spec.max_calls > 0 && served(pool, index) >= spec.max_calls {
