@@ -407,8 +407,8 @@ async fn a_pod_says_whether_it_serves_what_is_wanted() {
         behind("it serves an earlier deploy of new: packages do not load: tools/x: boom")
     );
     // Workers of earlier versions name the revision alone.
-    let refuses = "it serves old: packages do not load: tools/x: boom";
-    for (revision, wanted) in [("new", Answer::Serves), ("old", behind(refuses))] {
+    let words = "it serves old: packages do not load: tools/x: boom";
+    for (revision, wanted) in [("new", Answer::Serves), ("old", behind(words))] {
         let named = StatusResponse {
             serving: None,
             ..serving(revision, "")

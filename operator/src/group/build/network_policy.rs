@@ -24,7 +24,7 @@ const NODE_DNS: &[&str] = &["169.254.20.10/32", "169.254.10.10/31"];
 /// The labels of pods that answer names: of the cluster's DNS, whatever its program is, and of the cache, to which some
 /// network plugins lead what is sent to the DNS.
 const DNS_PODS: &[&str] = &["kube-dns", "node-local-dns"];
-/// Where they listen. A policy sees the port of the pod, not that of the Service, and the pods of OpenShift have the other.
+/// Where they listen. A policy sees the port of the pod, not that of the Service, and the pods of `OpenShift` have the other.
 const DNS_PORTS: &[u16] = &[53, 5353];
 /// Variables of `worker.env` with addresses of package indexes.
 const INDEXES: &[&str] = &[
