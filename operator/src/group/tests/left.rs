@@ -143,8 +143,12 @@ async fn an_error_of_the_api_server_says_nothing_against_pods_that_serve() {
     assert_eq!(reconciling["reason"], "Forbidden");
     let message = reconciling["message"].as_str().unwrap();
     assert!(message.contains("services is forbidden"), "{message}");
-    let warns = |asked: &&Asked| asked.body["type"] == "Warning";
-    assert_eq!(asked.iter().find(warns).map(Asked::short), None);
+    // What went wrong is told once; the pods are not warned of.
+    let warnings = asked.iter().filter(|asked| asked.body["type"] == "Warning");
+    let warnings: Vec<_> = warnings
+        .map(|asked| (&asked.body["action"], &asked.body["reason"]))
+        .collect();
+    assert_eq!(warnings, [(&json!("Reconciling"), &json!("Forbidden"))]);
     // Where pods do not answer it is as it was.
     scene.pods(0);
     let kept = Rc::clone(&scene.kept);
