@@ -31,6 +31,7 @@ pub use answer::Members;
 pub use forward::Asked;
 pub use mark::{MARK, mark, mark_down};
 pub use names::{Naming, starts_with};
+pub use places::stand_in_line;
 pub use read::may_come_from;
 
 /// Many servers as one. Cheap to clone.

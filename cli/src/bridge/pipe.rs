@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt as _;
-use futures::future::maybe_done;
+use ramen_client::hub::stand_in_line;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
@@ -235,7 +234,8 @@ impl Pipe {
         };
         let exchange = self.exchange.clone();
         // A listen lasts for ever: it must not use up a slot.
-        let slot = (request.method != "subscriptions/listen").then(|| slot(&self.slots));
+        let slot = (request.method != "subscriptions/listen")
+            .then(|| stand_in_line(Arc::clone(&self.slots)));
         self.tasks.spawn(async move {
             let answer = async {
                 let _slot = match slot {
@@ -251,17 +251,6 @@ impl Pipe {
                 exchange.write(framing, &answer).await;
             }
         });
-    }
-}
-
-/// A place at the worker. Who calls stands in line from now on, so that requests get there in the order of their lines and
-/// not in that in which their tasks happen to run first.
-fn slot(slots: &Arc<Semaphore>) -> impl Future<Output = Option<OwnedSemaphorePermit>> + use<> {
-    let mut place = Box::pin(maybe_done(Arc::clone(slots).acquire_owned()));
-    let _ = place.as_mut().now_or_never();
-    async move {
-        place.as_mut().await;
-        place.as_mut().take_output()?.ok()
     }
 }
 

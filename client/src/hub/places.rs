@@ -42,6 +42,19 @@ impl Places {
     }
 }
 
+/// One of these places. Who calls stands in line from now on, so that requests get there in the order in which they were read and
+/// not in that in which their tasks happen to run first.
+pub fn stand_in_line(
+    places: Arc<Semaphore>,
+) -> impl Future<Output = Option<OwnedSemaphorePermit>> + Send {
+    let mut place = Box::pin(maybe_done(places.acquire_owned()));
+    let _ = place.as_mut().now_or_never();
+    async move {
+        place.as_mut().await;
+        place.as_mut().take_output()?.ok()
+    }
+}
+
 /// A place to be waited for.
 type Place = BoxFuture<'static, Option<OwnedSemaphorePermit>>;
 
@@ -52,16 +65,10 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Stands in line from now on where that is known already, so that requests get to a server in the order in which they
-    /// were read and not in that in which their tasks happen to run first.
+    /// Stands in line from now on where that is known already.
     pub(super) fn stand(places: &Arc<Places>, at: Option<At>) -> Self {
         let first = at.map(|at| {
-            let mut place = Box::pin(maybe_done(places.at(&at).acquire_owned()));
-            let _ = place.as_mut().now_or_never();
-            let place = async move {
-                place.as_mut().await;
-                place.as_mut().take_output()?.ok()
-            };
+            let place = stand_in_line(places.at(&at));
             (at, place.boxed())
         });
         Self {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ramen_client::{Client, ClientError, EraChoice, Options, ServerConfig};
+use tokio::task::JoinHandle;
 
 use super::support::{self, Http, answer, serve};
 use super::{call, connect, legacy, text};
@@ -39,8 +40,8 @@ async fn slow() -> Http {
     .await
 }
 
-#[tokio::test]
-async fn a_connection_that_is_refused_fails_its_own_call_and_none_that_is_under_way() {
+/// A call that is under way at a server which takes no new connection any more.
+async fn under_way() -> (Http, Arc<Client>, JoinHandle<Result<String, ClientError>>) {
     let http = slow().await;
     let client = Arc::new(connect(&http, EraChoice::Auto).await.unwrap());
     let calling = tokio::spawn({
@@ -51,6 +52,12 @@ async fn a_connection_that_is_refused_fails_its_own_call_and_none_that_is_under_
     soon(http.until("")).await;
     soon(http.until("tools/call")).await;
     http.close_port().await;
+    (http, client, calling)
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_fails_its_own_call_and_none_that_is_under_way() {
+    let (http, client, calling) = under_way().await;
     for _ in 0..3 {
         let error = call(&client).await.unwrap_err();
         assert!(matches!(error, ClientError::Connect { .. }), "{error}");
@@ -66,16 +73,7 @@ async fn a_connection_that_is_refused_fails_its_own_call_and_none_that_is_under_
 
 #[tokio::test]
 async fn done_closes_with_the_last_call_when_the_server_could_not_be_reached_before() {
-    let http = slow().await;
-    let client = Arc::new(connect(&http, EraChoice::Auto).await.unwrap());
-    let calling = tokio::spawn({
-        let client = Arc::clone(&client);
-        async move { call(&client).await }
-    });
-    // A `GET` has no method of the protocol: it is the question for a stream, which must not come later.
-    soon(http.until("")).await;
-    soon(http.until("tools/call")).await;
-    http.close_port().await;
+    let (http, client, calling) = under_way().await;
     let error = call(&client).await.unwrap_err();
     assert!(matches!(error, ClientError::Connect { .. }), "{error}");
     http.shut_down().await;

@@ -48,6 +48,21 @@ fn resolved(commit: &str) -> Done {
     }))
 }
 
+/// Up to where the code of the first commit is there.
+fn fetch_first(rollout: &mut Rollout, group: &Validated) {
+    run(rollout, group);
+    tell(rollout, group, resolved("1"));
+    let Some(Action::Fetch(revision)) = rollout.pending.pop_front() else {
+        panic!("a fetch is next");
+    };
+    let stored = Stored {
+        commit: "1".to_owned(),
+        label: revision.label.clone(),
+        code: code("t1"),
+    };
+    tell(rollout, group, Done::Fetched(revision, Ok(stored)));
+}
+
 fn code(tree: &str) -> LayerRef {
     LayerRef {
         key: tree.to_owned(),
@@ -675,17 +690,7 @@ async fn after_a_push_that_a_pod_refused_all_are_asked_what_they_serve() {
 #[tokio::test(start_paused = true)]
 async fn ops09_a_push_while_a_job_runs_is_fetched_at_once() {
     let (group, mut rollout) = (group(), rollout());
-    run(&mut rollout, &group);
-    tell(&mut rollout, &group, resolved("1"));
-    let Some(Action::Fetch(revision)) = rollout.pending.pop_front() else {
-        panic!("a fetch is next");
-    };
-    let stored = Stored {
-        commit: "1".to_owned(),
-        label: revision.label.clone(),
-        code: code("t1"),
-    };
-    tell(&mut rollout, &group, Done::Fetched(revision, Ok(stored)));
+    fetch_first(&mut rollout, &group);
     assert!(matches!(
         rollout.pending.pop_front(),
         Some(Action::Deploy { .. })
@@ -708,17 +713,7 @@ async fn the_end_of_a_deploy_with_other_secrets_is_not_taken_for_that_of_the_new
         validated(json!({"secrets": [{"name": "weather"}]}), found)
     };
     let (group, mut rollout) = (given("1"), rollout());
-    run(&mut rollout, &group);
-    tell(&mut rollout, &group, resolved("1"));
-    let Some(Action::Fetch(revision)) = rollout.pending.pop_front() else {
-        panic!("a fetch is next");
-    };
-    let stored = Stored {
-        commit: "1".to_owned(),
-        label: revision.label.clone(),
-        code: code("t1"),
-    };
-    tell(&mut rollout, &group, Done::Fetched(revision, Ok(stored)));
+    fetch_first(&mut rollout, &group);
     let Some(Action::Deploy {
         revision, inputs, ..
     }) = rollout.pending.pop_front()
